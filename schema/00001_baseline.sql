@@ -3,7 +3,7 @@
 -- Times are written by the application; defaults serve hands-on repairs only.
 
 CREATE TABLE cluster_templates (
-    seq                   bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
+    seq                   bigint GENERATED ALWAYS AS IDENTITY NOT NULL UNIQUE,
     uuid                  uuid PRIMARY KEY,
     version               bigint NOT NULL DEFAULT 1,
     project_id            text NOT NULL CHECK (char_length(project_id) <= 255),
@@ -46,7 +46,7 @@ CREATE INDEX cluster_templates_project_name ON cluster_templates (project_id, na
 CREATE INDEX cluster_templates_public ON cluster_templates (seq) WHERE public;
 
 CREATE TABLE clusters (
-    seq                  bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
+    seq                  bigint GENERATED ALWAYS AS IDENTITY NOT NULL UNIQUE,
     uuid                 uuid PRIMARY KEY,
     version              bigint NOT NULL DEFAULT 1,
     project_id           text NOT NULL CHECK (char_length(project_id) <= 255),
@@ -93,6 +93,7 @@ CREATE TABLE cluster_ticks (
     cluster_id        uuid PRIMARY KEY REFERENCES clusters (uuid) ON DELETE CASCADE,
     sync_due_at       timestamptz,                 -- null: nothing to watch
     sync_misses       integer NOT NULL DEFAULT 0,  -- observations that failed in a row
+    failure           text,                        -- of an operation, while others still go on
     health_due_at     timestamptz,                 -- null: not probed in this status
     health_misses     integer NOT NULL DEFAULT 0,  -- probes in a row that said otherwise
     health_checked_at timestamptz
@@ -101,7 +102,7 @@ CREATE INDEX cluster_ticks_sync ON cluster_ticks (sync_due_at) WHERE sync_due_at
 CREATE INDEX cluster_ticks_health ON cluster_ticks (health_due_at) WHERE health_due_at IS NOT NULL;
 
 CREATE TABLE nodegroups (
-    id                 bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
+    id                 bigint GENERATED ALWAYS AS IDENTITY NOT NULL UNIQUE,
     uuid               uuid PRIMARY KEY,
     revision           bigint NOT NULL DEFAULT 1,
     name               text NOT NULL CHECK (char_length(name) BETWEEN 1 AND 255),
@@ -147,7 +148,7 @@ CREATE TABLE quotas (
 );
 
 CREATE TABLE federations (
-    seq            bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
+    seq            bigint GENERATED ALWAYS AS IDENTITY NOT NULL UNIQUE,
     uuid           uuid PRIMARY KEY,
     version        bigint NOT NULL DEFAULT 1,
     project_id     text NOT NULL CHECK (char_length(project_id) <= 255),
@@ -200,7 +201,7 @@ CREATE TABLE credentials (
 
 -- The durable commands. No foreign key: the history outlives the cluster.
 CREATE TABLE operations (
-    seq           bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
+    seq           bigint GENERATED ALWAYS AS IDENTITY NOT NULL UNIQUE,
     id            uuid PRIMARY KEY,
     kind          text NOT NULL CHECK (kind IN (
         'cluster.create', 'cluster.update', 'cluster.resize', 'cluster.upgrade', 'cluster.delete',
@@ -216,6 +217,7 @@ CREATE TABLE operations (
     attempt       integer NOT NULL DEFAULT 0,
     error         text,
     error_code    text,
+    superseded_by uuid,
     user_id       text NOT NULL DEFAULT '',
     project_id    text NOT NULL,
     domain_id     text NOT NULL DEFAULT '',
@@ -239,14 +241,17 @@ CREATE INDEX operations_leased ON operations (lease_until) WHERE state = 'runnin
 CREATE INDEX operations_deadline ON operations (deadline_at) WHERE state IN ('pending', 'running', 'waiting');
 CREATE INDEX operations_finished ON operations (finished_at) WHERE finished_at IS NOT NULL;
 
--- The outbox, and afterwards the history. An event leaves only when no earlier one
--- of its subject is still here unpublished, so subscribers see a cluster's in order.
+-- The outbox, and afterwards the history. Notifications carry the cluster as their
+-- partition key: one leaves only when no earlier one of its partition is still here
+-- unpublished, so subscribers see a cluster's in order. Commands have none: they never
+-- wait for a subscriber.
 CREATE TABLE events (
-    seq          bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
+    seq          bigint GENERATED ALWAYS AS IDENTITY NOT NULL UNIQUE,
     id           uuid PRIMARY KEY,
     type         text NOT NULL,
     source       text NOT NULL,
     subject      text NOT NULL,
+    partition_key text,
     operation_id uuid,
     outcome      text CHECK (outcome IN ('pending', 'success', 'failure')),
     priority     text CHECK (priority IN ('info', 'error')),
@@ -263,7 +268,7 @@ CREATE TABLE events (
     published_at timestamptz
 );
 CREATE INDEX events_unpublished ON events (seq) WHERE published_at IS NULL;
-CREATE INDEX events_unpublished_of_subject ON events (subject, seq) WHERE published_at IS NULL;
+CREATE INDEX events_unpublished_of_partition ON events (partition_key, seq) WHERE published_at IS NULL;
 CREATE INDEX events_of_subject ON events (subject, seq DESC);
 CREATE INDEX events_published ON events (published_at) WHERE published_at IS NOT NULL;
 -- One pending and one final notification for each operation, whatever happens.

@@ -222,6 +222,9 @@ type Operation struct {
 	Attempt     int
 	Error       *string // for people
 	ErrorCode   *string // a fault.Reason
+	// SupersededBy is the later operation whose wish counts instead. One that
+	// runs keeps its lease until its handler notices.
+	SupersededBy *string
 
 	UserID, ProjectID, DomainID string // who asked
 	RequestID                   string
@@ -246,4 +249,38 @@ func (o *Operation) Done(step string) bool {
 		}
 	}
 	return false
+}
+
+// Outcome is how an operation stands in its notifications.
+type Outcome string
+
+const (
+	OutcomePending Outcome = "pending"
+	OutcomeSuccess Outcome = "success"
+	OutcomeFailure Outcome = "failure"
+)
+
+// Event is one CloudEvent of the outbox, and afterwards of the history.
+type Event struct {
+	Seq     int64
+	ID      string // UUID v7
+	Type    string
+	Source  string
+	Subject string // the cluster's (or federation's) uuid
+	// PartitionKey keeps an order: an event leaves after all earlier ones of its
+	// partition. Empty for commands, which wait for nobody.
+	PartitionKey string
+	OperationID  string
+	Outcome      Outcome // empty for commands
+	Priority     string  // info or error; empty for commands
+	ProjectID    string
+	RequestID    string
+	Traceparent  string
+	Data         json.RawMessage
+
+	CreatedAt   time.Time
+	DueAt       time.Time
+	Attempt     int
+	LastError   string
+	PublishedAt *time.Time
 }
