@@ -1,0 +1,229 @@
+package golden
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"carafe/test/golden/cloud"
+	"carafe/test/instance"
+)
+
+// parts of the prober, each replayed against a Carafe and a cloud of its own,
+// all side by side: they wait more than they work.
+var parts = []string{
+	"root", "stats", "clustertemplates", "clusters", "actions", "nodegroups",
+	"certificates", "credentials", "mservices", "federations", "quotas",
+}
+
+// keep names a directory that gets what Carafe answered, for the prober's own
+// differ and for the eye.
+var keep = os.Getenv("CARAFE_GOLDEN_OUT")
+
+// TestReplay asks Carafe everything that Magnum was asked. Against a server
+// that runs already, with the users and images of the recordings:
+//
+//	CARAFE_GOLDEN_URL=http://… CARAFE_GOLDEN_AUTH_URL=http://…/v3 go test ./test/golden
+func TestReplay(t *testing.T) {
+	rows, err := loadDifferences("differences.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	only := parts
+	if s := os.Getenv("CARAFE_GOLDEN_ONLY"); s != "" {
+		only = strings.Split(s, ",")
+	}
+	dir := t.TempDir()
+	if keep != "" {
+		dir = keep
+	}
+	logs := make([]string, len(only))
+	if url := os.Getenv("CARAFE_GOLDEN_URL"); url != "" {
+		logs[0], err = probe(t.Context(), url, os.Getenv("CARAFE_GOLDEN_AUTH_URL"), dir, only...)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, logs[0])
+		}
+	} else {
+		var wait sync.WaitGroup
+		for i, part := range only {
+			c := cloud.Start()
+			t.Cleanup(c.Close)
+			carafe := instance.Start(t, instance.Config{Env: settings(c)})
+			wait.Add(1)
+			go func() {
+				defer wait.Done()
+				log, err := probe(t.Context(), carafe.URL, c.AuthURL(), dir, part)
+				logs[i] = log
+				if err != nil {
+					t.Errorf("%s: %v\n%s", part, err, log)
+				}
+			}()
+		}
+		wait.Wait()
+	}
+
+	var equal, deliberate, unexplained int
+	for i, part := range only {
+		recorded, err := load("recorded", part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answered, err := load(dir, part)
+		if err != nil {
+			t.Errorf("%v\n%s", err, logs[min(i, len(logs)-1)])
+			continue
+		}
+		r := compare(recorded, answered, rows)
+		equal, deliberate, unexplained = equal+r.equal, deliberate+r.deliberate, unexplained+len(r.unexplained)
+		t.Logf("%-18s %4d equal, %4d deliberate, %3d unexplained, %3d not in the recording", part,
+			r.equal, r.deliberate, len(r.unexplained), len(r.unrecorded))
+		for _, u := range r.unexplained {
+			t.Errorf("%s: %s", part, u)
+		}
+		// What was not recorded here is recorded elsewhere: at least it works.
+		for _, u := range r.unrecorded {
+			if u.Status == 0 || u.Status >= 500 && u.Status != 501 {
+				t.Errorf("%s: %s: answered %d: %s", part, u.Case, u.Status, u.detail())
+			}
+		}
+		if logs[i] != "" && strings.Contains(logs[i], "Traceback") {
+			t.Errorf("%s: the prober broke off:\n%s", part, logs[i])
+		}
+	}
+	boxes := map[string]int{}
+	for _, d := range rows {
+		boxes[d.Box] += d.used
+		if d.used == 0 && len(only) == len(parts) {
+			t.Errorf("differences.yaml: the row %q explains nothing", d)
+		}
+	}
+	for _, b := range slices.Sorted(maps.Keys(boxes)) {
+		t.Logf("%-10s explains %d", b, boxes[b])
+	}
+	// The line that a run is read by.
+	fmt.Printf("golden: %d equal / %d deliberate / %d unexplained\n", equal, deliberate, unexplained)
+}
+
+// settings make Carafe the recordings' Magnum: the same cloud, the same driver
+// by name, and clocks that do not keep the prober waiting.
+func settings(c *cloud.Cloud) map[string]string {
+	return map[string]string{
+		"CARAFE_IDENTITY": "keystone",
+	}
+}
+
+// probe runs the prober and returns what it wrote.
+func probe(ctx context.Context, url, authURL, dir string, parts ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Minute)
+	defer cancel()
+	var log bytes.Buffer
+	cmd := exec.CommandContext(ctx, "python3", "record.py", "--url", url, "--auth-url", authURL, "--password", cloud.Password,
+		"--out", dir, "--only", strings.Join(parts, ","), "--wait", "60")
+	cmd.Stdout, cmd.Stderr = &log, io.MultiWriter(&log)
+	err := cmd.Run()
+	return log.String(), err
+}
+
+type result struct {
+	equal, deliberate int
+	unexplained       []string
+	unrecorded        []Exchange
+}
+
+// compare holds the answers against the recording, case by case.
+func compare(recorded, answered []Exchange, rows []*Difference) result {
+	byCase := map[string]Exchange{}
+	for _, e := range answered {
+		byCase[e.Case] = e
+	}
+	var r result
+	ids := &identifiers{live: map[string]string{}}
+	known := map[string]bool{}
+	for _, want := range recorded {
+		known[want.Case] = true
+		got, ok := byCase[want.Case]
+		if !ok {
+			r.unexplained = append(r.unexplained, want.Case+": the prober did not get to it")
+			continue
+		}
+		plain := difference(want, got, ids)
+		if plain == "" {
+			r.equal++
+			continue
+		}
+		var used []*Difference
+		for _, d := range rows {
+			if d.applies(want) {
+				want = d.wanted(want, got)
+				used = append(used, d)
+			}
+		}
+		if d := difference(want, got, ids); d != "" {
+			if len(used) == 0 {
+				d = plain
+			}
+			r.unexplained = append(r.unexplained, fmt.Sprintf("%s: %s (rows: %v)", want.Case, d, used))
+			continue
+		}
+		r.deliberate++
+		for _, d := range used {
+			d.used++
+		}
+	}
+	for _, e := range answered {
+		if !known[e.Case] {
+			r.unrecorded = append(r.unrecorded, e)
+		}
+	}
+	return r
+}
+
+// TestRecordingsExplainThemselves: a recording compared with itself is equal
+// throughout, and every row is about some recorded case.
+func TestRecordingsExplainThemselves(t *testing.T) {
+	rows, err := loadDifferences("differences.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	about := map[*Difference]bool{}
+	for _, part := range parts {
+		recorded, err := load("recorded", part)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := compare(recorded, recorded, nil)
+		if r.equal != len(recorded) {
+			t.Errorf("%s: %d of %d equal to themselves: %v", part, r.equal, len(recorded), r.unexplained)
+		}
+		for _, e := range recorded {
+			want := e
+			for _, d := range rows {
+				if d.applies(want) {
+					about[d] = true
+					want = d.wanted(want, e)
+				}
+			}
+			if want.Status == 0 || want.Status == 500 {
+				t.Errorf("%s: %s: the peer broke down (%d %s) and no row says what is right", part, e.Case, e.Status, e.detail())
+			}
+		}
+	}
+	for _, d := range rows {
+		if !about[d] {
+			t.Errorf("the row %q is about no recorded case", d)
+		}
+	}
+	if _, err := os.Stat(filepath.Join("recorded", "api-root.jsonl")); err != nil {
+		t.Error(err)
+	}
+}
