@@ -2,6 +2,7 @@ package events
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -10,7 +11,10 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/cloudevents/sdk-go/v2/event"
+
 	"carafe/shared/fault"
+	"carafe/shared/magnum"
 )
 
 const (
@@ -117,7 +121,7 @@ func (b *Broker) claim(ctx, deliveries context.Context) (int, error) {
 			full = true
 		}
 	}
-	rows, err := b.outbox.ClaimEvents(ctx, b.owner, b.now(), brokerLease, free)
+	rows, err := b.outbox.Claim(ctx, b.owner, b.now(), b.now().Add(brokerLease), int32(free))
 	for range free - len(rows) {
 		<-b.slots
 	}
@@ -134,81 +138,89 @@ func (b *Broker) claim(ctx, deliveries context.Context) (int, error) {
 }
 
 // deliver brings one event to all who want it, and settles its row.
-func (b *Broker) deliver(ctx context.Context, row Row) {
-	id := row.Event.ID()
-	var waits []time.Duration // until the next attempt, for each trigger that needs one
-	var reasons []string
-	matched := b.routes.Match(row.Event)
-	for _, t := range matched {
-		if b.hasTaken(id, t.Name) {
-			continue
-		}
-		again, err := b.deliverTo(ctx, t, row)
-		if err != nil {
-			slog.WarnContext(ctx, "deliver event", "event", id, "type", row.Event.Type(), "function", t.Function, "attempt", row.Attempt, "err", err)
-			waits = append(waits, again)
-			reasons = append(reasons, fmt.Sprintf("%s: %v", t.Function, err))
-			continue
-		}
-		if len(matched) > 1 {
-			b.remember(id, t.Name)
-		}
-	}
+func (b *Broker) deliver(ctx context.Context, row magnum.Event) {
+	wait, err := b.offer(ctx, row)
 	// The row is settled even if the process is being stopped.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
-	if waits == nil {
-		b.forget(id)
-		if err := b.outbox.MarkPublished(ctx, id, b.owner, b.now()); err != nil {
-			slog.ErrorContext(ctx, "mark event", "event", id, "err", err)
+	if err == nil {
+		if _, err := b.outbox.MarkPublished(ctx, row.ID, b.owner, b.now()); err != nil {
+			slog.ErrorContext(ctx, "mark event", "event", row.ID, "err", err)
 		}
 		return
 	}
-	wait := waits[0]
-	for _, w := range waits {
-		wait = min(wait, w)
-	}
-	if err := b.outbox.Postpone(ctx, id, b.owner, b.now().Add(wait), strings.Join(reasons, "; ")); err != nil {
-		slog.ErrorContext(ctx, "postpone event", "event", id, "err", err)
+	slog.WarnContext(ctx, "deliver event", "event", row.ID, "type", row.Type, "attempt", row.Attempt, "again_in", wait, "err", err)
+	if _, err := b.outbox.Postpone(ctx, row.ID, b.owner, b.now().Add(wait), err.Error()); err != nil {
+		slog.ErrorContext(ctx, "postpone event", "event", row.ID, "err", err)
 	}
 	time.AfterFunc(wait, func() { b.Publish(ctx) })
 }
 
-// deliverTo brings the event to one function, or, after the last attempt, to
-// its dead letter sink. With an error it says how long to wait.
-func (b *Broker) deliverTo(ctx context.Context, t Trigger, row Row) (time.Duration, error) {
+// offer brings the event to each function whose Trigger it passes and that has
+// not taken it yet. With an error it says how long to wait.
+func (b *Broker) offer(ctx context.Context, row magnum.Event) (wait time.Duration, err error) {
+	e, err := encode(row)
+	if err != nil {
+		return time.Hour, err // a bug: it stays in sight, in its row and in the log
+	}
+	matched := b.routes.Match(e)
+	var errs []error
+	for _, t := range matched {
+		if b.hasTaken(row.ID, t.Name) {
+			continue
+		}
+		again, err := b.offerTo(ctx, t, e, row.Attempt)
+		switch {
+		case err == nil && len(matched) > 1:
+			b.remember(row.ID, t.Name)
+		case err != nil:
+			if wait == 0 || again < wait {
+				wait = again
+			}
+			errs = append(errs, fmt.Errorf("%s: %w", t.Function, err))
+		}
+	}
+	if errs == nil {
+		b.forget(row.ID)
+	}
+	return wait, errors.Join(errs...)
+}
+
+// offerTo brings the event to one function or, once that has refused it for
+// good or for the last time, to its dead letter sink.
+func (b *Broker) offerTo(ctx context.Context, t Trigger, e event.Event, attempt int) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, deliverTimeout)
 	defer cancel()
-	status, body, err := post(ctx, b.client, "http://"+t.Function, row.Event, "")
-	if err == nil {
-		err = answer(status, body)
-	}
+	status, body, err := b.post(ctx, t.Function, e)
 	if err == nil {
 		return 0, nil
 	}
-	wait := t.Delivery.wait(row.Attempt - 1)
-	refused := fault.Is(err, fault.Invalid)
-	if !refused && row.Attempt <= t.Delivery.Retry {
+	wait := t.Delivery.wait(attempt - 1)
+	if !fault.Is(err, fault.Invalid) && attempt <= t.Delivery.Retry {
 		return wait, err
 	}
 	if t.Delivery.DeadLetterSink == "" {
-		slog.ErrorContext(ctx, "event dropped: nobody took it, and there is no dead letter sink",
-			"event", row.Event.ID(), "type", row.Event.Type(), "function", t.Function, "err", err)
+		slog.ErrorContext(ctx, "event dropped: it was not taken, and there is no dead letter sink",
+			"event", e.ID(), "type", e.Type(), "function", t.Function, "err", err)
 		return 0, nil
 	}
-	dead := row.Event.Clone()
+	dead := e.Clone()
 	dead.SetExtension(ExtensionErrorDest, "http://"+t.Function)
 	dead.SetExtension(ExtensionErrorCode, status)
 	dead.SetExtension(ExtensionErrorData, errorData(body, err))
-	deadStatus, deadBody, deadErr := post(ctx, b.client, "http://"+t.Delivery.DeadLetterSink, dead, "")
-	if deadErr == nil {
-		deadErr = answer(deadStatus, deadBody)
-	}
-	if deadErr != nil {
+	if _, _, deadErr := b.post(ctx, t.Delivery.DeadLetterSink, dead); deadErr != nil {
 		// Knative drops it here; we have the row.
 		return max(wait, time.Minute), fmt.Errorf("%w; and its dead letter sink: %w", err, deadErr)
 	}
 	return 0, nil
+}
+
+func (b *Broker) post(ctx context.Context, function string, e event.Event) (status int, body string, err error) {
+	status, body, err = post(ctx, b.client, "http://"+function, e, "")
+	if err == nil {
+		err = answer(status, body)
+	}
+	return status, body, err
 }
 
 // errorData is what a receiver said, fit for a header.

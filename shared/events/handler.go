@@ -12,11 +12,11 @@ import (
 	"github.com/cloudevents/sdk-go/v2/binding"
 	"github.com/cloudevents/sdk-go/v2/event"
 	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
-	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"carafe/shared/fault"
 	"carafe/shared/identity"
+	"carafe/shared/telemetry"
 )
 
 // maxBody bounds one event. Ours carry ids and notifications; the largest is a
@@ -51,7 +51,7 @@ func Handler(handle func(context.Context, event.Event) error, types ...string) h
 		}
 		status, text := statusOf(err)
 		if err != nil {
-			slog.ErrorContext(ctx, "event", "event", e.ID(), "type", e.Type(), "subject", e.Subject(), "status", status, "err", err)
+			slog.ErrorContext(ctx, "event not taken", "subject", e.Subject(), "status", status, "err", err)
 			http.Error(w, text, status)
 			return
 		}
@@ -123,27 +123,21 @@ func statusOf(err error) (status int, text string) {
 // contextOf carries on what the event says of the request it came from: its id
 // and its trace, so that logs and spans of both hang together.
 func contextOf(ctx context.Context, e event.Event) context.Context {
-	if id, ok := e.Extensions()[ExtensionRequest].(string); ok && id != "" {
+	extension := func(name string) string {
+		value, _ := e.Extensions()[name].(string)
+		return value
+	}
+	attrs := []slog.Attr{slog.String("event", e.ID()), slog.String("type", e.Type())}
+	if id := extension(ExtensionRequest); id != "" {
 		ctx = identity.WithRequestID(ctx, id)
+		attrs = append(attrs, slog.String("request_id", id))
 	}
-	if tp, ok := e.Extensions()[ExtensionTraceparent].(string); ok {
-		ctx = WithTraceparent(ctx, tp)
+	if id := extension(ExtensionOperation); id != "" {
+		attrs = append(attrs, slog.String("operation", id))
 	}
-	return ctx
-}
-
-// WithTraceparent puts a W3C trace context (traceparent) into the context; a
-// malformed one is ignored, as the recommendation says.
-func WithTraceparent(ctx context.Context, traceparent string) context.Context {
-	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{"traceparent": traceparent})
-}
-
-// Traceparent is the context's trace as W3C writes it, empty if it has none.
-func Traceparent(ctx context.Context) string {
+	// In binary mode whoever measures the function has seen it in the header.
 	if !trace.SpanContextFromContext(ctx).IsValid() {
-		return ""
+		ctx = telemetry.Continue(ctx, extension(ExtensionTraceparent))
 	}
-	carrier := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, carrier)
-	return carrier["traceparent"]
+	return telemetry.With(ctx, attrs...)
 }

@@ -9,25 +9,53 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"carafe/shared/fault"
+	"carafe/shared/magnum"
 )
-
-// Row is an event that waits in the outbox.
-type Row struct {
-	Event   event.Event
-	Attempt int // how often it was claimed, this time included
-}
 
 // Outbox is the table of events, as those who empty it see it.
 type Outbox interface {
-	// ClaimEvents leases up to limit unpublished events that are due to owner
-	// until now+lease and returns them, oldest first. Others skip them until the
-	// lease ends. Of events that keep an order only the first is given out.
-	ClaimEvents(ctx context.Context, owner string, now time.Time, lease time.Duration, limit int) ([]Row, error)
-	// MarkPublished says that the event has arrived. It does nothing if the
-	// lease has passed to another.
-	MarkPublished(ctx context.Context, id, owner string, now time.Time) error
-	// Postpone gives the event back until due, with the reason for people.
-	Postpone(ctx context.Context, id, owner string, due time.Time, reason string) error
+	// Claim leases up to batch unpublished events that are due to owner until
+	// leaseUntil and returns them, oldest first; Attempt counts this claim too.
+	// Others skip them until the lease ends. Of events that keep an order
+	// (PartitionKey) only the first is given out.
+	Claim(ctx context.Context, owner string, now, leaseUntil time.Time, batch int32) ([]magnum.Event, error)
+	// MarkPublished says that the event has arrived; false: the lease has passed
+	// to another.
+	MarkPublished(ctx context.Context, id, owner string, now time.Time) (bool, error)
+	// Postpone gives the event back until due, with the reason for people; false:
+	// the lease has passed to another.
+	Postpone(ctx context.Context, id, owner string, due time.Time, reason string) (bool, error)
+}
+
+// encode makes the CloudEvent of a row. Its time is that of the change, not of
+// the sending.
+func encode(row magnum.Event) (event.Event, error) {
+	e := event.New()
+	e.SetID(row.ID)
+	e.SetType(row.Type)
+	e.SetSource(row.Source)
+	e.SetSubject(row.Subject)
+	e.SetTime(row.CreatedAt)
+	for name, value := range map[string]string{
+		ExtensionOutcome:     string(row.Outcome),
+		ExtensionPriority:    row.Priority,
+		ExtensionProject:     row.ProjectID,
+		ExtensionRequest:     row.RequestID,
+		ExtensionOperation:   row.OperationID,
+		ExtensionTraceparent: row.Traceparent,
+		ExtensionPartition:   row.PartitionKey,
+	} {
+		if value != "" {
+			e.SetExtension(name, value)
+		}
+	}
+	if err := e.SetData(event.ApplicationJSON, row.Data); err != nil {
+		return e, fault.Wrap(fault.Invalid, err, "event %s cannot be encoded", row.ID)
+	}
+	if err := e.Validate(); err != nil {
+		return e, fault.Wrap(fault.Invalid, err, "event %s is not a CloudEvent", row.ID)
+	}
+	return e, nil
 }
 
 // Publisher sees to it that what the outbox holds leaves soon. A handler calls
@@ -55,6 +83,7 @@ const (
 	publishTime  = 60 * time.Second
 	publishBatch = 32
 	publishAtOne = 8 // events in flight from one process
+	settleTime   = 5 * time.Second
 )
 
 // SinkPublisher sends what the outbox holds to a broker. It runs within the
@@ -73,7 +102,7 @@ func (p *SinkPublisher) Publish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), publishTime)
 	defer cancel()
 	for ctx.Err() == nil {
-		rows, err := p.Outbox.ClaimEvents(ctx, p.Owner, p.Now(), sendLease, publishBatch)
+		rows, err := p.Outbox.Claim(ctx, p.Owner, p.Now(), p.Now().Add(sendLease), publishBatch)
 		if err != nil {
 			slog.ErrorContext(ctx, "claim events", "err", err)
 			return
@@ -92,24 +121,26 @@ func (p *SinkPublisher) Publish(ctx context.Context) {
 	}
 }
 
-func (p *SinkPublisher) send(ctx context.Context, row Row) error {
-	id := row.Event.ID()
+func (p *SinkPublisher) send(ctx context.Context, row magnum.Event) error {
 	sendCtx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	err := p.Sender.Send(sendCtx, row.Event)
+	e, err := encode(row)
+	if err == nil {
+		err = p.Sender.Send(sendCtx, e)
+	}
 	// The row must not stay leased because our time is over.
-	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
 	if err != nil {
-		slog.WarnContext(ctx, "send event", "event", id, "type", row.Event.Type(), "attempt", row.Attempt, "err", err)
-		if err := p.Outbox.Postpone(ctx, id, p.Owner, p.Now().Add(backoff(row.Attempt)), err.Error()); err != nil {
-			slog.ErrorContext(ctx, "postpone event", "event", id, "err", err)
+		slog.WarnContext(ctx, "send event", "event", row.ID, "type", row.Type, "attempt", row.Attempt, "err", err)
+		if _, err := p.Outbox.Postpone(ctx, row.ID, p.Owner, p.Now().Add(backoff(row.Attempt)), err.Error()); err != nil {
+			slog.ErrorContext(ctx, "postpone event", "event", row.ID, "err", err)
 		}
 		return err
 	}
-	if err := p.Outbox.MarkPublished(ctx, id, p.Owner, p.Now()); err != nil {
+	if _, err := p.Outbox.MarkPublished(ctx, row.ID, p.Owner, p.Now()); err != nil {
 		// It will be sent once more, and its receivers will see a duplicate.
-		slog.ErrorContext(ctx, "mark event", "event", id, "err", err)
+		slog.ErrorContext(ctx, "mark event", "event", row.ID, "err", err)
 		return err
 	}
 	return nil

@@ -52,7 +52,8 @@ const (
 	ExtensionProject     = "projectid"
 	ExtensionRequest     = "requestid"
 	ExtensionOperation   = "operationid"
-	ExtensionTraceparent = "traceparent" // the CloudEvents distributed tracing extension
+	ExtensionTraceparent = "traceparent"  // the CloudEvents distributed tracing extension
+	ExtensionPartition   = "partitionkey" // the CloudEvents partitioning extension: Kafka keeps its order
 )
 
 // Extensions that a broker adds to what it could not deliver
