@@ -269,6 +269,7 @@ CREATE TABLE events (
 );
 CREATE INDEX events_unpublished ON events (seq) WHERE published_at IS NULL;
 CREATE INDEX events_unpublished_of_partition ON events (partition_key, seq) WHERE published_at IS NULL;
+CREATE INDEX events_of_operation ON events (operation_id) WHERE operation_id IS NOT NULL;
 CREATE INDEX events_of_subject ON events (subject, seq DESC);
 CREATE INDEX events_published ON events (published_at) WHERE published_at IS NOT NULL;
 -- One pending and one final notification for each operation, whatever happens.

@@ -161,7 +161,8 @@ func (x Operations) Overdue(ctx context.Context, now time.Time, batch int32) ([]
 }
 
 // Stranded gives operations that have been due since before, or whose lease ran
-// out: their command got lost, or their handler died.
+// out, and whose command did not leave since before either: it got lost, or the
+// handler died.
 func (x Operations) Stranded(ctx context.Context, before, now time.Time, batch int32) ([]magnum.Operation, error) {
 	rows, err := x.s.StrandedOperations(ctx, sqlc.StrandedOperationsParams{Before: before, Now: &now, Batch: batch})
 	return operations(rows), classify(err, "find stranded operations")

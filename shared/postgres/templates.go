@@ -122,6 +122,16 @@ func (x Templates) ByUUID(ctx context.Context, uuid string) (magnum.ClusterTempl
 	return template(r), classify(err, "read cluster template")
 }
 
+// Many reads templates whoever they belong to, by uuid.
+func (x Templates) Many(ctx context.Context, uuids []string) (map[string]magnum.ClusterTemplate, error) {
+	rows, err := x.s.ClusterTemplatesOf(ctx, uuids)
+	of := make(map[string]magnum.ClusterTemplate, len(rows))
+	for _, r := range rows {
+		of[r.UUID] = template(r)
+	}
+	return of, classify(err, "read cluster templates")
+}
+
 // Create stores a new template.
 func (x Templates) Create(ctx context.Context, t magnum.ClusterTemplate) (magnum.ClusterTemplate, error) {
 	r, err := x.s.InsertClusterTemplate(ctx, sqlc.InsertClusterTemplateParams{

@@ -42,3 +42,6 @@ WHERE t.uuid = @uuid AND NOT EXISTS (SELECT 1 FROM clusters c WHERE c.cluster_te
 
 -- name: ClusterTemplate :one
 SELECT * FROM cluster_templates WHERE uuid = @uuid;
+
+-- name: ClusterTemplatesOf :many
+SELECT * FROM cluster_templates WHERE uuid = ANY (@uuids::uuid[]);

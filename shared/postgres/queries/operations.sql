@@ -73,11 +73,15 @@ WHERE state IN ('pending', 'running', 'waiting') AND deadline_at <= @now
   AND (state <> 'running' OR lease_until < @now)
 ORDER BY deadline_at LIMIT @batch;
 
--- What nobody works on although it is due: its command is published again.
+-- What nobody works on although it is due, and whose command neither waits in the
+-- outbox nor has just left it.
 -- name: StrandedOperations :many
-SELECT * FROM operations
-WHERE (state = 'pending' AND due_at <= @before) OR (state = 'running' AND lease_until < @now)
-ORDER BY due_at LIMIT @batch;
+SELECT * FROM operations o
+WHERE ((o.state = 'pending' AND o.due_at <= @before) OR (o.state = 'running' AND o.lease_until < @now))
+  AND NOT EXISTS (
+      SELECT 1 FROM events e WHERE e.operation_id = o.id AND e.outcome IS NULL
+        AND (e.published_at IS NULL OR e.published_at > @before))
+ORDER BY o.due_at LIMIT @batch;
 
 -- name: ForgetOperations :execrows
 DELETE FROM operations WHERE id IN (

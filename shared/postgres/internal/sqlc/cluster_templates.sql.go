@@ -70,6 +70,68 @@ func (q *Queries) ClusterTemplateInUse(ctx context.Context, uuid string) (bool, 
 	return exists, err
 }
 
+const clusterTemplatesOf = `-- name: ClusterTemplatesOf :many
+SELECT seq, uuid, version, project_id, user_id, name, coe, image_id, flavor_id, master_flavor_id, dns_nameserver, keypair_id, external_network_id, fixed_network, fixed_subnet, network_driver, apiserver_port, docker_volume_size, cluster_distro, http_proxy, https_proxy, no_proxy, volume_driver, registry_enabled, labels, tls_disabled, public, server_type, insecure_registry, docker_storage_driver, master_lb_enabled, floating_ip_enabled, hidden, tags, driver, created_at, updated_at FROM cluster_templates WHERE uuid = ANY ($1::uuid[])
+`
+
+func (q *Queries) ClusterTemplatesOf(ctx context.Context, uuids []string) ([]ClusterTemplate, error) {
+	rows, err := q.db.Query(ctx, clusterTemplatesOf, uuids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ClusterTemplate
+	for rows.Next() {
+		var i ClusterTemplate
+		if err := rows.Scan(
+			&i.Seq,
+			&i.UUID,
+			&i.Version,
+			&i.ProjectID,
+			&i.UserID,
+			&i.Name,
+			&i.COE,
+			&i.ImageID,
+			&i.FlavorID,
+			&i.MasterFlavorID,
+			&i.DNSNameserver,
+			&i.KeypairID,
+			&i.ExternalNetworkID,
+			&i.FixedNetwork,
+			&i.FixedSubnet,
+			&i.NetworkDriver,
+			&i.ApiserverPort,
+			&i.DockerVolumeSize,
+			&i.ClusterDistro,
+			&i.HTTPProxy,
+			&i.HTTPSProxy,
+			&i.NoProxy,
+			&i.VolumeDriver,
+			&i.RegistryEnabled,
+			&i.Labels,
+			&i.TLSDisabled,
+			&i.Public,
+			&i.ServerType,
+			&i.InsecureRegistry,
+			&i.DockerStorageDriver,
+			&i.MasterLBEnabled,
+			&i.FloatingIPEnabled,
+			&i.Hidden,
+			&i.Tags,
+			&i.Driver,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const deleteClusterTemplate = `-- name: DeleteClusterTemplate :execrows
 DELETE FROM cluster_templates t
 WHERE t.uuid = $1 AND NOT EXISTS (SELECT 1 FROM clusters c WHERE c.cluster_template_id = t.uuid)

@@ -559,9 +559,12 @@ func (q *Queries) RenewLease(ctx context.Context, arg RenewLeaseParams) (int64, 
 }
 
 const strandedOperations = `-- name: StrandedOperations :many
-SELECT seq, id, kind, cluster_id, nodegroup_id, arguments, state, steps, attempt, error, error_code, superseded_by, user_id, project_id, domain_id, request_id, traceparent, lease_owner, lease_until, fence, created_at, started_at, finished_at, due_at, deadline_at FROM operations
-WHERE (state = 'pending' AND due_at <= $1) OR (state = 'running' AND lease_until < $2)
-ORDER BY due_at LIMIT $3
+SELECT seq, id, kind, cluster_id, nodegroup_id, arguments, state, steps, attempt, error, error_code, superseded_by, user_id, project_id, domain_id, request_id, traceparent, lease_owner, lease_until, fence, created_at, started_at, finished_at, due_at, deadline_at FROM operations o
+WHERE ((o.state = 'pending' AND o.due_at <= $1) OR (o.state = 'running' AND o.lease_until < $2))
+  AND NOT EXISTS (
+      SELECT 1 FROM events e WHERE e.operation_id = o.id AND e.outcome IS NULL
+        AND (e.published_at IS NULL OR e.published_at > $1))
+ORDER BY o.due_at LIMIT $3
 `
 
 type StrandedOperationsParams struct {
@@ -570,7 +573,8 @@ type StrandedOperationsParams struct {
 	Batch  int32
 }
 
-// What nobody works on although it is due: its command is published again.
+// What nobody works on although it is due, and whose command neither waits in the
+// outbox nor has just left it.
 func (q *Queries) StrandedOperations(ctx context.Context, arg StrandedOperationsParams) ([]Operation, error) {
 	rows, err := q.db.Query(ctx, strandedOperations, arg.Before, arg.Now, arg.Batch)
 	if err != nil {

@@ -1,0 +1,2 @@
+package conductor
+type Secrets interface{}
