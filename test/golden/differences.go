@@ -24,10 +24,11 @@ type Difference struct {
 	Case string `yaml:"case"`
 	// Recorded narrows the row to recordings of this kind; empty: any.
 	Recorded struct {
-		Status []int  `yaml:"status"`
-		Error  bool   `yaml:"error"`  // the body is an error list
-		Code   string `yaml:"code"`   // the code of the error
-		Detail string `yaml:"detail"` // a regular expression for its detail
+		Status []int   `yaml:"status"`
+		Error  bool    `yaml:"error"`  // the body is an error list
+		Code   *string `yaml:"code"`   // the code of the error; that of a routing fault is empty
+		Detail string  `yaml:"detail"` // a regular expression for its detail
+		Path   string  `yaml:"path"`   // a regular expression for the path asked for
 	} `yaml:"recorded"`
 	// Answer is what Carafe answers.
 	Answer struct {
@@ -49,8 +50,8 @@ type Difference struct {
 		Anything bool `yaml:"anything"`
 	} `yaml:"answer"`
 
-	cases, details *regexp.Regexp
-	used           int
+	cases, details, paths *regexp.Regexp
+	used                  int
 }
 
 func loadDifferences(file string) ([]*Difference, error) {
@@ -74,6 +75,9 @@ func loadDifferences(file string) ([]*Difference, error) {
 		if r.details, err = regexp.Compile(r.Recorded.Detail); err != nil {
 			return nil, fmt.Errorf("%s: detail of %s: %w", file, r.Box, err)
 		}
+		if r.paths, err = regexp.Compile(r.Recorded.Path); err != nil {
+			return nil, fmt.Errorf("%s: path of %s: %w", file, r.Box, err)
+		}
 	}
 	return rows, nil
 }
@@ -95,7 +99,10 @@ func (d *Difference) applies(e Exchange) bool {
 	if d.Recorded.Error && f == nil {
 		return false
 	}
-	if d.Recorded.Code != "" && f["code"] != d.Recorded.Code {
+	if d.Recorded.Code != nil && f["code"] != *d.Recorded.Code {
+		return false
+	}
+	if !d.paths.MatchString(e.Path) {
 		return false
 	}
 	return d.Recorded.Detail == "" || f != nil && d.details.MatchString(e.detail())
