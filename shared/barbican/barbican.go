@@ -68,9 +68,9 @@ func (v *Vault) Store(ctx context.Context, name string, certificate, key []byte)
 	}
 	var made *containers.Container
 	err = again(ctx, func() (err error) {
-		made, err = containers.Create(ctx, sc, containers.CreateOpts{
+		made, err = keystone.Whole(containers.Create(ctx, sc, containers.CreateOpts{
 			Type: containers.CertificateContainer, Name: name, SecretRefs: members,
-		}).Extract()
+		}).Extract())
 		return err
 	})
 	if err == nil && made.ContainerRef == "" {
@@ -89,9 +89,9 @@ var errNoRef = errors.New("the answer holds no reference")
 func storeSecret(ctx context.Context, sc *gophercloud.ServiceClient, name string, payload []byte) (string, error) {
 	var made *secrets.Secret
 	err := again(ctx, func() (err error) {
-		made, err = secrets.Create(ctx, sc, secrets.CreateOpts{
+		made, err = keystone.Whole(secrets.Create(ctx, sc, secrets.CreateOpts{
 			Name: name, Payload: string(payload), PayloadContentType: "text/plain",
-		}).Extract()
+		}).Extract())
 		return err
 	})
 	if err == nil && made.SecretRef == "" {
@@ -160,7 +160,7 @@ func getContainer(ctx context.Context, sc *gophercloud.ServiceClient, ref string
 	}
 	var c *containers.Container
 	err = again(ctx, func() (err error) {
-		c, err = containers.Get(ctx, sc, id).Extract()
+		c, err = keystone.Whole(containers.Get(ctx, sc, id).Extract())
 		return err
 	})
 	if fault.Is(err, fault.NotFound) {

@@ -25,7 +25,7 @@ type Image struct {
 // hidden ones last. Faults, with the texts of spec/api.md §6.1: Invalid if there
 // is none, Conflict if several have the name, Forbidden if Glance says so.
 func FindImage(ctx context.Context, sc *gophercloud.ServiceClient, nameOrID string) (Image, error) {
-	i, err := images.Get(ctx, sc, url.PathEscape(nameOrID)).Extract()
+	i, err := keystone.Whole(images.Get(ctx, sc, url.PathEscape(nameOrID)).Extract())
 	if err == nil && i.ID == nameOrID { // a path such as ".." leads elsewhere
 		return image(i), nil
 	}

@@ -50,7 +50,7 @@ func (c *Client) CreateApplicationCredential(ctx context.Context, caller identit
 		end := c.now().Add(c.cfg.CredentialLifetime)
 		opts.ExpiresAt = &end
 	}
-	made, err := applicationcredentials.Create(ctx, sc, caller.UserID, opts).Extract()
+	made, err := Whole(applicationcredentials.Create(ctx, sc, caller.UserID, opts).Extract())
 	if err != nil {
 		return ApplicationCredential{}, creationFault(Fault(Keystone, err))
 	}
@@ -79,7 +79,7 @@ func (c *Client) DeleteApplicationCredential(ctx context.Context, userID, id, cl
 	if err != nil {
 		return err
 	}
-	have, err := applicationcredentials.Get(ctx, sc, userID, id).Extract()
+	have, err := Whole(applicationcredentials.Get(ctx, sc, userID, id).Extract())
 	if Status(err) == http.StatusNotFound {
 		return nil
 	}

@@ -35,6 +35,17 @@ func Fault(s Service, err error) error {
 	return failed(s, err, "%s", reason(err))
 }
 
+// Whole makes an error of an answer in which the thing itself is missing, which
+// gophercloud gives as nil.
+func Whole[T any](thing *T, err error) (*T, error) {
+	if err == nil && thing == nil {
+		return nil, errNotWhole
+	}
+	return thing, err
+}
+
+var errNotWhole = errors.New("the answer does not hold what was asked for")
+
 // Status is the status of the answer that err tells of; 0 if there was none.
 func Status(err error) int {
 	var answer gophercloud.ErrUnexpectedResponseCode
@@ -60,7 +71,7 @@ func reason(err error) string {
 		return "The request was given up."
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
 		return "It did not answer in time."
-	case errors.As(err, &syntax), errors.As(err, &kind), errors.As(err, &tooLarge):
+	case errors.As(err, &syntax), errors.As(err, &kind), errors.As(err, &tooLarge), errors.Is(err, errNotWhole):
 		return "Its answer cannot be understood."
 	case errors.As(err, &network):
 		return "It cannot be reached."

@@ -37,7 +37,7 @@ func (c *Client) Project(ctx context.Context, caller identity.Caller, id string)
 }
 
 func getProject(ctx context.Context, sc *gophercloud.ServiceClient, id string) (Project, error) {
-	p, err := projects.Get(ctx, sc, url.PathEscape(id)).Extract()
+	p, err := Whole(projects.Get(ctx, sc, url.PathEscape(id)).Extract())
 	if err != nil {
 		return Project{}, err
 	}

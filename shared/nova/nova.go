@@ -26,7 +26,7 @@ type Flavor struct {
 // among those that the caller may use. Nova cannot search by name, so the name
 // costs one page of a list. Unknown: Invalid, with the text of spec/api.md §6.1.
 func FindFlavor(ctx context.Context, sc *gophercloud.ServiceClient, nameOrID string) (Flavor, error) {
-	f, err := flavors.Get(ctx, sc, url.PathEscape(nameOrID)).Extract()
+	f, err := keystone.Whole(flavors.Get(ctx, sc, url.PathEscape(nameOrID)).Extract())
 	switch {
 	case err == nil && f.ID == nameOrID: // a path such as ".." leads elsewhere
 		return flavor(f), nil
@@ -63,7 +63,7 @@ type Keypair struct{ Name, PublicKey string }
 // FindKeypair gives the caller's keypair of this name. Unknown: Invalid; Magnum
 // says 404 here, unlike for all other things of the cloud (PEER BUG B77).
 func FindKeypair(ctx context.Context, sc *gophercloud.ServiceClient, name string) (Keypair, error) {
-	k, err := keypairs.Get(ctx, sc, url.PathEscape(name), nil).Extract()
+	k, err := keystone.Whole(keypairs.Get(ctx, sc, url.PathEscape(name), nil).Extract())
 	switch {
 	case err == nil && k.Name == name:
 		return Keypair{Name: k.Name, PublicKey: k.PublicKey}, nil
