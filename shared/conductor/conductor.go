@@ -8,6 +8,7 @@ package conductor
 import (
 	"time"
 
+	"carafe/shared/certstore"
 	"carafe/shared/driver"
 	"carafe/shared/events"
 	"carafe/shared/magnum"
@@ -40,14 +41,16 @@ type Settings struct {
 
 // Conductor carries what the frame needs. One serves all functions of a process.
 type Conductor struct {
-	DB        *postgres.DB
-	Drivers   *driver.Registry
-	Secrets   Secrets
-	Publisher events.Publisher
-	Settings  Settings
-	Now       func() time.Time
-	NewID     func() string // a UUID v7
-	Owner     string        // names this process in leases
+	DB      *postgres.DB
+	Drivers *driver.Registry
+	Secrets *certstore.Store
+	// Delegation is nil without Keystone.
+	Delegation Delegation
+	Publisher  events.Publisher
+	Settings   Settings
+	Now        func() time.Time
+	NewID      func() string // a UUID v7
+	Owner      string        // names this process in leases
 }
 
 // Source is the source attribute of this installation's events.

@@ -254,7 +254,6 @@ func (r *Run) await(ctx context.Context, step string) error {
 	})
 }
 
-
 // wakeNext publishes the command of the cluster's next operation: while this one
 // was at work, its own command found the cluster taken.
 func (c *Conductor) wakeNext(ctx context.Context, tx *postgres.Store, clusterID string, now time.Time) error {

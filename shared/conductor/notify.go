@@ -95,7 +95,9 @@ const (
 )
 
 // observerID is the same for every event of an installation's source.
-func observerID(source string) string { return uuid.NewSHA1(uuid.NameSpaceURL, []byte(source)).String() }
+func observerID(source string) string {
+	return uuid.NewSHA1(uuid.NameSpaceURL, []byte(source)).String()
+}
 
 // notificationType is the event type of an operation's notifications, empty for
 // operations that are not about a cluster.
