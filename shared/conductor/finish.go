@@ -219,19 +219,27 @@ func (r *Run) endWith(ctx context.Context, e Ending) error {
 	})
 }
 
-// Finish marks the run as ended by its step, in the step's own transaction: the
-// last step of a delete removes the very rows that others would be written to.
-func (r *Run) Finish(ctx context.Context, tx *postgres.Store) error {
+// Finish ends the operation with success in the transaction of its last step: the
+// last step of a delete removes the very rows that an ending would write to. The
+// notification shows the subject as it was, with the status of its end.
+func (r *Run) Finish(ctx context.Context, last func(tx *postgres.Store) error) error {
 	now := r.Now()
-	moved, err := tx.Operations.Move(ctx, r.Operation, postgres.Move{To: magnum.Succeeded}, now)
-	if err != nil {
-		return err
-	}
-	if !moved {
-		return errLeaseLost
-	}
-	r.finished = true
-	return tx.Events.Add(ctx, r.notification(r.Subject, r.Operation, magnum.OutcomeSuccess, "", "", now))
+	err := r.DB.InTx(ctx, func(tx *postgres.Store) error {
+		s, err := r.lock(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if err := last(tx); err != nil {
+			return err
+		}
+		if _, err := tx.Operations.Move(ctx, r.Operation, postgres.Move{To: magnum.Succeeded}, now); err != nil {
+			return err
+		}
+		s.Cluster.Status, s.Cluster.StatusReason = s.Cluster.Status.To("COMPLETE"), nil
+		return tx.Events.Add(ctx, r.notification(s, r.Operation, magnum.OutcomeSuccess, "", "", now))
+	})
+	r.finished = err == nil
+	return err
 }
 
 // overdue is the fault of an operation past its deadline.

@@ -34,6 +34,19 @@ type Run struct {
 	Subject   *Subject
 	Driver    driver.Driver
 	finished  bool
+	noAwait   bool
+}
+
+// DoNotAwait says in a step that awaits the driver that there is nothing to wait for.
+func (r *Run) DoNotAwait() { r.noAwait = true }
+
+// Revoke takes an application credential back, where there is a Keystone.
+func (r *Run) Revoke(ctx context.Context, userID, credentialID string) error {
+	if r.Delegation == nil {
+		return fault.New(fault.Unavailable, "The cluster's application credential cannot be revoked: Keystone is not configured.").
+			WithReason(fault.ReasonConfiguration)
+	}
+	return r.Delegation.Revoke(ctx, userID, credentialID, r.Operation.ClusterID)
 }
 
 // Handler makes the event function of an operation from its steps.
@@ -70,7 +83,7 @@ func (c *Conductor) work(ctx context.Context, command Command, steps []Step) err
 		if err := r.step(ctx, step); err != nil {
 			return r.settle(ctx, err)
 		}
-		if step.Await || r.finished {
+		if step.Await && !r.noAwait || r.finished {
 			return nil
 		}
 	}
@@ -161,7 +174,7 @@ func (r *Run) step(ctx context.Context, step Step) error {
 	if r.finished {
 		return nil
 	}
-	if step.Await {
+	if step.Await && !r.noAwait {
 		return r.await(ctx, step.Name)
 	}
 	held, err := r.DB.Operations.RecordStep(ctx, r.Operation, step.Name)

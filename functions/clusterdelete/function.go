@@ -1,0 +1,62 @@
+// Package clusterdelete is the function that takes magnum.conductor.cluster.delete.
+// First the driver removes what it built; when it is seen gone, the secrets go,
+// and the rows last, so that a crash at any point finds what is left to do.
+package clusterdelete
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"carafe/shared/conductor"
+	"carafe/shared/function"
+	"carafe/shared/magnum"
+	"carafe/shared/postgres"
+)
+
+// Function is what carafe hosts.
+func Function() function.Function {
+	return function.Function{Name: "clusterdelete", Kind: function.Event, Build: build}
+}
+
+func build(_ context.Context, p *function.Platform) (http.Handler, error) {
+	return p.Conductor.Handler(magnum.ClusterDelete,
+		conductor.Step{Name: "driver", Do: begin, Await: true},
+		conductor.Step{Name: "secrets", Do: secrets},
+		conductor.Step{Name: "records", Do: records},
+	), nil
+}
+
+// begin asks the driver to remove everything. An admin who forces the removal
+// of the records does not wait for a cloud that is gone.
+func begin(ctx context.Context, r *conductor.Run) error {
+	arguments, err := conductor.Arguments[magnum.DeleteArguments](r.Operation)
+	if err != nil {
+		return err
+	}
+	err = r.Driver.Delete(ctx, r.Subject.Ref())
+	if !arguments.Force {
+		return err
+	}
+	if err != nil {
+		slog.WarnContext(ctx, "the records go without the driver", "cluster", r.Operation.ClusterID, "err", err)
+	}
+	r.DoNotAwait()
+	return nil
+}
+
+// secrets deletes every certificate of every epoch and gives the application
+// credential back (PB-36, PB-58).
+func secrets(ctx context.Context, r *conductor.Run) error {
+	if err := r.Secrets.DeleteAll(ctx, r.Operation.ClusterID); err != nil {
+		return err
+	}
+	return r.Secrets.DeleteCredentials(ctx, r.Operation.ClusterID, r.Revoke)
+}
+
+// records removes the rows, says so, and ends the operation, at once.
+func records(ctx context.Context, r *conductor.Run) error {
+	return r.Finish(ctx, func(tx *postgres.Store) error {
+		return tx.Clusters.Delete(ctx, r.Operation.ClusterID)
+	})
+}
