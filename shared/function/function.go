@@ -6,13 +6,15 @@ package function
 import (
 	"context"
 	"net/http"
+
+	"carafe/shared/api"
 )
 
 // Kind says how a function is called.
 type Kind int
 
 const (
-	HTTP  Kind = iota // by clients, on the paths that Paths names
+	HTTP  Kind = iota // by clients, on its routes in api.Routes
 	Event             // by a broker, with one CloudEvent
 	Cron              // by a PingSource's tick, and by events of its own
 )
@@ -26,10 +28,11 @@ type Function struct {
 	// folder under functions/.
 	Name string
 	Kind Kind
-	// Paths are what an HTTP function answers, as chi patterns: "/v1/quotas" and
-	// "/v1/quotas/*". The handler gets the whole path. Empty for other kinds.
-	Paths []string
-	// Build makes the handler, once, before anything is served. It reads the
-	// function's own settings (ReadConfig) and keeps what it needs of p.
+	// Handlers makes the handlers of an HTTP function by operation, the names of
+	// api.Routes, once, before anything is served. It reads the function's own
+	// settings (ReadConfig) and keeps what it needs of p. Several functions in one
+	// process share one router, and so answer as one API. Nil for other kinds.
+	Handlers func(ctx context.Context, p *Platform) (map[string]api.Handler, error)
+	// Build makes the handler of a function that takes events. Nil for HTTP.
 	Build func(ctx context.Context, p *Platform) (http.Handler, error)
 }
