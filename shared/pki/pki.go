@@ -187,19 +187,34 @@ type Authority struct {
 // LoadAuthority reads a pair that Authority made, or that Magnum made and
 // somebody decrypted (DecryptKey).
 func LoadAuthority(pair driver.KeyPair) (*Authority, error) {
-	certificate, err := ParseCertificate(pair.Certificate)
+	certificate, key, err := load(pair)
 	if err != nil {
 		return nil, err
+	}
+	return &Authority{Certificate: certificate, key: key}, nil
+}
+
+// CheckPair says what is wrong with a pair: that it cannot be read, or that the
+// key is not the certificate's.
+func CheckPair(pair driver.KeyPair) error {
+	_, _, err := load(pair)
+	return err
+}
+
+func load(pair driver.KeyPair) (*x509.Certificate, crypto.Signer, error) {
+	certificate, err := ParseCertificate(pair.Certificate)
+	if err != nil {
+		return nil, nil, err
 	}
 	key, err := ParseKey(pair.Key)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
 	if !ok || !public.Equal(certificate.PublicKey) {
-		return nil, errors.New("the key of the authority does not belong to its certificate")
+		return nil, nil, errors.New("the key does not belong to the certificate")
 	}
-	return &Authority{Certificate: certificate, key: key}, nil
+	return certificate, key, nil
 }
 
 // keyID is the subject key identifier of a key: the first 160 bits of the
