@@ -32,6 +32,10 @@ type Trigger struct {
 	filter   filter
 }
 
+// Type is the one type of the events that pass, empty if the filter is of
+// another shape.
+func (t Trigger) Type() string { return t.filter.attributes["type"] }
+
 // Delivery is what is done about an event that a function did not take.
 type Delivery struct {
 	Retry          int // after the first attempt
@@ -45,6 +49,7 @@ type Schedule struct {
 	Name     string
 	Source   string // of its events
 	Function string // the sink
+	Spec     string // as the manifest has it
 	Cron     cron.Schedule
 }
 
@@ -343,6 +348,7 @@ func schedule(m pingManifest) (Schedule, error) {
 		Name:     m.Metadata.Name,
 		Source:   fmt.Sprintf("/apis/v1/namespaces/%s/pingsources/%s", namespace, m.Metadata.Name),
 		Function: function,
+		Spec:     m.Spec.Schedule,
 		Cron:     c,
 	}, nil
 }
