@@ -36,6 +36,7 @@ type Cloud struct {
 	networks    []object
 	subnets     []object
 	keypairs    map[string]bool // user id + "/" + name
+	failing     map[string]bool // by the path that a service is below
 }
 
 type (
@@ -71,7 +72,7 @@ type (
 func Start() *Cloud {
 	c := &Cloud{
 		users: map[string]*user{}, projects: map[string]*project{}, tokens: map[string]*token{},
-		credentials: map[string]*credential{}, keypairs: map[string]bool{},
+		credentials: map[string]*credential{}, keypairs: map[string]bool{}, failing: map[string]bool{},
 	}
 	c.seed()
 	mux := http.NewServeMux()
@@ -80,7 +81,13 @@ func Start() *Cloud {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, "Not Found", fmt.Sprintf("The cloud of the replay has no %s %s.", r.Method, r.URL.Path))
 	})
-	c.server = httptest.NewServer(mux)
+	c.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c.broken(r) {
+			fail(w, http.StatusInternalServerError, "Internal Server Error", "It was told to fail.")
+			return
+		}
+		mux.ServeHTTP(w, r)
+	}))
 	return c
 }
 
@@ -170,6 +177,53 @@ func (c *Cloud) seed() {
 	image("with-bad-driver", object{"os_distro": "ubuntu", "magnum_driver": "k8s_nobody"})
 	image("dup-image", object{"os_distro": "ubuntu"})
 	image("dup-image", object{"os_distro": "ubuntu"})
+
+	// What the observations of the specification's appendices were made with.
+	image("ubuntu", object{"os_distro": "ubuntu"})
+	c.flavors = append(c.flavors, object{"id": uuid(), "name": "m0", "ram": 2048, "vcpus": 2, "disk": 0})
+	network("admin", "dup", true)
+	network("admin", "dup", true)
+}
+
+// AddProject makes a project known to Keystone.
+func (c *Cloud) AddProject(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.projects[id] = &project{id: id, name: id}
+}
+
+// Token is one that Keystone would have given such a user, who owns a keypair
+// called kp.
+func (c *Cloud) Token(projectID, userID string, roles ...string) string {
+	c.AddProject(projectID)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u := &user{id: userID, name: userID, roles: map[string][]string{projectID: roles}}
+	c.users[userID+" in "+projectID+" "+strings.Join(roles, ",")] = u
+	c.keypairs[userID+"/kp"] = true
+	t := &token{id: "gAAAAA-" + hexID() + hexID(), user: u, project: c.projects[projectID], roles: roles,
+		issued: time.Now(), expires: time.Now().Add(tokenLife)}
+	c.tokens[t.id] = t
+	return t.id
+}
+
+// Fail makes the service below a path answer 500, or no longer.
+func (c *Cloud) Fail(path string, fail bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failing[path] = fail
+}
+
+// broken says whether the service of a request was told to fail.
+func (c *Cloud) broken(r *http.Request) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for path, fails := range c.failing {
+		if fails && strings.HasPrefix(r.URL.Path, path) {
+			return true
+		}
+	}
+	return false
 }
 
 func hexID() string { return strings.ReplaceAll(uuid(), "-", "") }

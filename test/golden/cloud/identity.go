@@ -205,6 +205,8 @@ func (c *Cloud) showProject(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusForbidden, "Forbidden", "You are not authorized to perform the requested action: identity:get_project.")
 		return
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, p := range c.projects {
 		if p.id == id {
 			answer(w, http.StatusOK, object{"project": object{"id": p.id, "name": p.name, "domain_id": "default", "enabled": true,

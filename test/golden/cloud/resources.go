@@ -36,7 +36,10 @@ func (c *Cloud) resources(mux *http.ServeMux) {
 			return
 		}
 		name := r.PathValue("name")
-		if !c.keypairs[t.user.id+"/"+name] {
+		c.mu.Lock()
+		owned := c.keypairs[t.user.id+"/"+name]
+		c.mu.Unlock()
+		if !owned {
 			answer(w, http.StatusNotFound, object{"itemNotFound": object{"code": 404,
 				"message": fmt.Sprintf("Keypair %s not found for user %s", name, t.user.id)}})
 			return
