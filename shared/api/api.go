@@ -50,8 +50,6 @@ type Config struct {
 	MaxBody int64
 	// MaxLimit caps a page of a list (magnum.conf [api] max_limit); 0 means 1000.
 	MaxLimit int
-	// Unhealthy says why /healthcheck must answer 503; nil and "" mean healthy.
-	Unhealthy func() string
 	// Log gets one record for each answer of 500 and each panic; nil means slog.Default.
 	Log *slog.Logger
 	// Now is for tests; nil means time.Now.

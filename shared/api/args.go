@@ -187,7 +187,7 @@ func (a *arg) convert() error {
 	case Bool:
 		b, ok := parseBool(a.text)
 		if !ok { // B15
-			return invalid(name, a.text, "Unrecognized value '"+clip(a.text)+"', "+boolWords)
+			return invalid(name, a.text, "unable to convert to bool. Error: Unrecognized value '"+clip(a.text)+"', "+boolWords)
 		}
 		a.v = b
 	case Enum:

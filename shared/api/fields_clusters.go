@@ -94,3 +94,12 @@ var UpgradeRequest = newBody("cluster_upgrade_req", "ClusterUpgradeRequest", []F
 	{Name: "cluster_template", Type: String, Min: 1, Max: 255, Mandatory: true, Null: NullMandatory, // B70
 		Doc: "UUID or name."},
 })
+
+// ClusterSortKeys are the columns that a list of clusters may be sorted by.
+var ClusterSortKeys = []string{
+	"id", "uuid", "name", "project_id", "user_id", "cluster_template_id", "keypair", "docker_volume_size", "labels",
+	"master_flavor_id", "flavor_id", "stack_id", "api_address", "status", "status_reason", "health_status",
+	"health_status_reason", "create_timeout", "discovery_url", "coe_version", "container_version", "ca_cert_ref",
+	"magnum_cert_ref", "etcd_ca_cert_ref", "front_proxy_ca_cert_ref", "fixed_network", "fixed_subnet",
+	"floating_ip_enabled", "master_lb_enabled", "created_at", "updated_at",
+}

@@ -1,9 +1,12 @@
 package api
 
+import "slices"
+
 // templateName refuses what cannot stand in a path (B55); spaces stay valid,
 // since templates with spaces exist.
 var templateName = newPattern(`^[^/\x00-\x1f\x7f]+$`, `^[^/\x00-\x1f\x7f]+$`)
 
+// ServerTypes are what a cluster can run on.
 var ServerTypes = []string{"bm", "vm"}
 
 // clusterTemplateFields are the attributes of a template in the order of
@@ -57,3 +60,17 @@ var ClusterTemplatePatch = newPatch(clusterTemplateFields, patchRules{
 		"/coe", "/registry_enabled", "/cluster_distro", "/hidden", "/image_id",
 		"/name"}, // B44
 })
+
+// ClusterTemplateSortKeys are the columns that a list of templates may be sorted by.
+var ClusterTemplateSortKeys = sortKeys(clusterTemplateFields, "links")
+
+// sortKeys are id and all fields but some.
+func sortKeys(fields []Field, but ...string) []string {
+	keys := []string{"id"}
+	for i := range fields {
+		if n := fields[i].Name; n != "id" && !slices.Contains(but, n) {
+			keys = append(keys, n)
+		}
+	}
+	return keys
+}

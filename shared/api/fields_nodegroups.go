@@ -46,3 +46,6 @@ var NodeGroupPatch = newPatch(nodeGroupFields, patchRules{
 		"/image_id", "/node_addresses", "/node_count", "/role", "/is_default", "/stack_id", "/status",
 		"/status_reason", "/version"},
 })
+
+// NodeGroupSortKeys are the columns that a list of node groups may be sorted by.
+var NodeGroupSortKeys = sortKeys(nodeGroupFields, "links", "merge_labels", "labels_overridden", "labels_added", "labels_skipped")

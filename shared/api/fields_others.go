@@ -67,3 +67,10 @@ var FederationCreate = newBody("federation", "Federation", federationFields)
 // FederationPatch is the body of PATCH /v1/federations/{ident}. A value may
 // stand in the remove of a member.
 var FederationPatch = newPatch(federationFields, patchRules{})
+
+// QuotaSortKeys and FederationSortKeys are the columns that these lists may be
+// sorted by.
+var (
+	QuotaSortKeys      = sortKeys(QuotaCreate.Fields)
+	FederationSortKeys = sortKeys(federationFields, "links")
+)

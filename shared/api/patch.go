@@ -164,12 +164,13 @@ func (b *PatchBody) value(op *Operation) error {
 	switch op.Value.(type) {
 	case nil, string, int64, bigInt, bool:
 		return nil
-	case *object, []any:
-		if f := b.body.Field(strings.TrimPrefix(op.Path, "/")); f != nil {
-			switch f.Type {
-			case Labels, StringMap, StringList, MapList:
-				return nil
-			}
+	case *object:
+		if f := b.body.Field(op.Path[1:]); f != nil && (f.Type == Labels || f.Type == StringMap) {
+			return nil
+		}
+	case []any:
+		if f := b.body.Field(op.Path[1:]); f != nil && (f.Type == StringList || f.Type == MapList) {
+			return nil
 		}
 	}
 	return invalid("value", pyStr(op.Value),
@@ -213,6 +214,18 @@ func (p Patch) Value(path string) any {
 		}
 	}
 	return nil
+}
+
+// Only reports whether all operations are about these attributes, or below
+// them. A patch without operations is about none.
+func (p Patch) Only(names ...string) bool {
+	for i := range p.Operations {
+		name, _, _ := strings.Cut(strings.TrimPrefix(p.Operations[i].Path, "/"), "/")
+		if !slices.Contains(names, name) {
+			return false
+		}
+	}
+	return len(p.Operations) > 0
 }
 
 // failed is PatchError: the whole patch, then the reason.

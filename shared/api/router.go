@@ -441,17 +441,16 @@ func (rt *Router) log(rq *request, r *http.Request, err error) {
 
 // refuse answers for the token layer, which has a shape of its own (§2.2, B10).
 func (rt *Router) refuse(ctx context.Context, rq *request, r *http.Request, err error) {
-	code, message := http.StatusUnauthorized, "The request you have made requires authentication."
-	switch kind := fault.KindOf(err); kind {
+	kind := fault.KindOf(err)
+	code, message := Status(kind), fault.Text(err)
+	switch kind {
 	case fault.Unauthenticated:
+		message = "The request you have made requires authentication."
 		if rt.cfg.WWWAuthenticate != "" {
 			rq.w.Header()["Www-Authenticate"] = []string{`Keystone uri="` + rt.cfg.WWWAuthenticate + `"`}
 		}
 	case fault.Internal:
 		rt.log(rq, r.WithContext(ctx), err)
-		fallthrough
-	default:
-		code, message = Status(kind), fault.Text(err)
 	}
 	_ = WriteJSON(&rq.w, code, TokenError{Error: TokenErrorObject{Code: code, Title: http.StatusText(code), Message: message}})
 }

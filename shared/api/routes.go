@@ -22,8 +22,10 @@ type Route struct {
 	// Rules are the policy rules that the handler asks, in order.
 	Rules []string
 	Query []Param
-	Body  *Body
-	Patch *PatchBody
+	// SortKeys are those of a list; the handler gives the same to ParsePage.
+	SortKeys []string
+	Body     *Body
+	Patch    *PatchBody
 	// Status is that of success; Answer names the schema of its body.
 	Status  int
 	Answer  string
@@ -79,15 +81,15 @@ var Routes = []Route{
 	{Operation: "version_show", Function: "discovery", Method: http.MethodGet, Path: v1Path, Status: 200, Answer: "V1", Summary: "List the resources of v1"},
 	{Operation: "openapi_show", Function: "discovery", Method: http.MethodGet, Path: "/openapi.json", Status: 200, Answer: "Any", Summary: "Describe the API"},
 
-	{Operation: "clustertemplate_list", Function: "clustertemplates", Method: http.MethodGet, Path: "/clustertemplates", Rules: []string{"clustertemplate:get_all", "clustertemplate:get_all_all_projects"}, Query: pageParams, Status: 200, Answer: "ClusterTemplateList", Summary: "List cluster templates"},
-	{Operation: "clustertemplate_detail", Function: "clustertemplates", Method: http.MethodGet, Path: "/clustertemplates/detail", Rules: []string{"clustertemplate:detail", "clustertemplate:detail_all_projects"}, Query: pageParams, Status: 200, Answer: "ClusterTemplateList", Summary: "List cluster templates with all attributes"},
+	{Operation: "clustertemplate_list", Function: "clustertemplates", Method: http.MethodGet, Path: "/clustertemplates", Rules: []string{"clustertemplate:get_all", "clustertemplate:get_all_all_projects"}, Query: pageParams, SortKeys: ClusterTemplateSortKeys, Status: 200, Answer: "ClusterTemplateList", Summary: "List cluster templates"},
+	{Operation: "clustertemplate_detail", Function: "clustertemplates", Method: http.MethodGet, Path: "/clustertemplates/detail", Rules: []string{"clustertemplate:detail", "clustertemplate:detail_all_projects"}, Query: pageParams, SortKeys: ClusterTemplateSortKeys, Status: 200, Answer: "ClusterTemplateList", Summary: "List cluster templates with all attributes"},
 	{Operation: "clustertemplate_show", Function: "clustertemplates", Method: http.MethodGet, Path: "/clustertemplates/{cluster_template_ident}", Rules: []string{"clustertemplate:get_one_all_projects", "clustertemplate:get"}, Status: 200, Answer: "ClusterTemplate", Summary: "Show a cluster template"},
 	{Operation: "clustertemplate_create", Function: "clustertemplates", Method: http.MethodPost, Path: "/clustertemplates", Rules: []string{"clustertemplate:create", "clustertemplate:publish"}, Body: ClusterTemplateCreate, Status: 201, Answer: "ClusterTemplate", Summary: "Create a cluster template"},
 	{Operation: "clustertemplate_update", Function: "clustertemplates", Method: http.MethodPatch, Path: "/clustertemplates/{cluster_template_ident}", Rules: []string{"clustertemplate:update_all_projects", "clustertemplate:update", "clustertemplate:publish"}, Patch: ClusterTemplatePatch, Status: 200, Answer: "ClusterTemplate", Summary: "Update a cluster template"},
 	{Operation: "clustertemplate_delete", Function: "clustertemplates", Method: http.MethodDelete, Path: "/clustertemplates/{cluster_template_ident}", Rules: []string{"clustertemplate:delete_all_projects", "clustertemplate:delete"}, Status: 204, Summary: "Delete a cluster template"},
 
-	{Operation: "cluster_list", Function: "clusters", Method: http.MethodGet, Path: "/clusters", Rules: []string{"cluster:get_all", "cluster:get_all_all_projects"}, Query: params(pageParams, clusterFilters), Status: 200, Answer: "ClusterList", Summary: "List clusters"},
-	{Operation: "cluster_detail", Function: "clusters", Method: http.MethodGet, Path: "/clusters/detail", Rules: []string{"cluster:detail", "cluster:detail_all_projects"}, Query: params(pageParams, clusterFilters), Status: 200, Answer: "ClusterDetailList", Summary: "List clusters with all attributes"},
+	{Operation: "cluster_list", Function: "clusters", Method: http.MethodGet, Path: "/clusters", Rules: []string{"cluster:get_all", "cluster:get_all_all_projects"}, Query: params(pageParams, clusterFilters), SortKeys: ClusterSortKeys, Status: 200, Answer: "ClusterList", Summary: "List clusters"},
+	{Operation: "cluster_detail", Function: "clusters", Method: http.MethodGet, Path: "/clusters/detail", Rules: []string{"cluster:detail", "cluster:detail_all_projects"}, Query: params(pageParams, clusterFilters), SortKeys: ClusterSortKeys, Status: 200, Answer: "ClusterDetailList", Summary: "List clusters with all attributes"},
 	{Operation: "cluster_show", Function: "clusters", Method: http.MethodGet, Path: "/clusters/{cluster_ident}", Rules: []string{"cluster:get_one_all_projects", "cluster:get"}, Status: 200, Answer: "Cluster", Summary: "Show a cluster"},
 	{Operation: "cluster_create", Function: "clusters", Method: http.MethodPost, Path: "/clusters", Rules: []string{"cluster:create"}, Query: []Param{dryRun}, Body: ClusterCreate, Status: 202, Answer: "Accepted", Summary: "Create a cluster"},
 	{Operation: "cluster_update", Function: "clusters", Method: http.MethodPatch, Path: "/clusters/{cluster_ident}", Also: "/clusters/{cluster_ident}/{rollback}", Rules: []string{"cluster:update_all_projects", "cluster:update", "cluster:update_health_status"}, Query: []Param{rollback, dryRun}, Patch: ClusterPatch, Status: 202, Answer: "Accepted", Summary: "Change the number of nodes or report health"},
@@ -98,7 +100,7 @@ var Routes = []Route{
 	{Operation: "cluster_resize", Function: "actions", Method: http.MethodPost, Path: "/clusters/{cluster_ident}/actions/resize", Min: 7, Rules: []string{"cluster:resize_all_projects", "cluster:resize"}, Body: ResizeRequest, Status: 202, Answer: "Accepted", Summary: "Set the size of a node group"},
 	{Operation: "cluster_upgrade", Function: "actions", Method: http.MethodPost, Path: "/clusters/{cluster_ident}/actions/upgrade", Min: 7, Rules: []string{"cluster:upgrade_all_projects", "cluster:upgrade"}, Body: UpgradeRequest, Status: 202, Answer: "Accepted", Summary: "Move a cluster to another template; always refused at 1.7"},
 
-	{Operation: "nodegroup_list", Function: "nodegroups", Method: http.MethodGet, Path: "/clusters/{cluster_id}/nodegroups", Min: 9, Rules: []string{"nodegroup:get_all", "nodegroup:get_all_all_projects"}, Query: params(pageParams, []Param{{Name: "role", Type: Text}}), Status: 200, Answer: "NodeGroupList", Summary: "List the node groups of a cluster"},
+	{Operation: "nodegroup_list", Function: "nodegroups", Method: http.MethodGet, Path: "/clusters/{cluster_id}/nodegroups", Min: 9, Rules: []string{"nodegroup:get_all", "nodegroup:get_all_all_projects"}, Query: params(pageParams, []Param{{Name: "role", Type: Text}}), SortKeys: NodeGroupSortKeys, Status: 200, Answer: "NodeGroupList", Summary: "List the node groups of a cluster"},
 	{Operation: "nodegroup_show", Function: "nodegroups", Method: http.MethodGet, Path: "/clusters/{cluster_id}/nodegroups/{nodegroup_id}", Min: 9, Rules: []string{"nodegroup:get", "nodegroup:get_one_all_projects"}, Status: 200, Answer: "NodeGroup", Summary: "Show a node group"},
 	{Operation: "nodegroup_create", Function: "nodegroups", Method: http.MethodPost, Path: "/clusters/{cluster_id}/nodegroups", Min: 9, Rules: []string{"nodegroup:create", "nodegroup:create_all_projects"}, Query: []Param{dryRun}, Body: NodeGroupCreate, Status: 202, Answer: "NodeGroup", Summary: "Create a node group"},
 	{Operation: "nodegroup_update", Function: "nodegroups", Method: http.MethodPatch, Path: "/clusters/{cluster_id}/nodegroups/{nodegroup_id}", Min: 9, Rules: []string{"nodegroup:update", "nodegroup:update_all_projects"}, Query: []Param{dryRun}, Patch: NodeGroupPatch, Status: 202, Answer: "NodeGroup", Summary: "Update the limits, labels or taints of a node group"},
@@ -110,7 +112,7 @@ var Routes = []Route{
 
 	{Operation: "credential_rotate", Function: "credentials", Method: http.MethodPatch, Path: "/credentials/{cluster_ident}", Min: 12, Rules: []string{"credential:rotate_all_projects", "credential:rotate"}, Status: 202, Answer: "Accepted", Summary: "Rotate the credential of a cluster"},
 
-	{Operation: "quota_list", Function: "quotas", Method: http.MethodGet, Path: "/quotas", Rules: []string{"quota:get_all"}, Query: params([]Param{{Name: "marker", Type: Int, Doc: "The id of the last quota of the page before."}}, pageParams[1:], []Param{{Name: "all_tenants", Type: Bool}}), Status: 200, Answer: "QuotaList", Summary: "List quotas"},
+	{Operation: "quota_list", Function: "quotas", Method: http.MethodGet, Path: "/quotas", Rules: []string{"quota:get_all"}, Query: params([]Param{{Name: "marker", Type: Int, Doc: "The id of the last quota of the page before."}}, pageParams[1:], []Param{{Name: "all_tenants", Type: Bool}}), SortKeys: QuotaSortKeys, Status: 200, Answer: "QuotaList", Summary: "List quotas"},
 	{Operation: "quota_show", Function: "quotas", Method: http.MethodGet, Path: "/quotas/{project_id}/{resource}", Rules: []string{"quota:get"}, Status: 200, Answer: "Quota", Summary: "Show a quota"},
 	{Operation: "quota_create", Function: "quotas", Method: http.MethodPost, Path: "/quotas", Rules: []string{"quota:create"}, Body: QuotaCreate, Status: 201, Answer: "Quota", Summary: "Create a quota"},
 	{Operation: "quota_update", Function: "quotas", Method: http.MethodPatch, Path: "/quotas/{project_id}/{resource}", Rules: []string{"quota:update"}, Body: QuotaUpdate, Status: 202, Answer: "Quota", Summary: "Update a quota"},
@@ -121,8 +123,8 @@ var Routes = []Route{
 
 	{Operation: "service_list", Function: "services", Method: http.MethodGet, Path: "/mservices", Rules: []string{"magnum-service:get_all"}, Status: 200, Answer: "ServiceList", Summary: "List the parts of the service and whether they are alive"},
 
-	{Operation: "federation_list", Function: "federations", Method: http.MethodGet, Path: "/federations", Rules: []string{"federation:get_all"}, Query: pageParams, Status: 200, Answer: "FederationList", Summary: "List federations"},
-	{Operation: "federation_detail", Function: "federations", Method: http.MethodGet, Path: "/federations/detail", Rules: []string{"federation:detail"}, Query: pageParams, Status: 200, Answer: "FederationDetailList", Summary: "List federations with all attributes"},
+	{Operation: "federation_list", Function: "federations", Method: http.MethodGet, Path: "/federations", Rules: []string{"federation:get_all"}, Query: pageParams, SortKeys: FederationSortKeys, Status: 200, Answer: "FederationList", Summary: "List federations"},
+	{Operation: "federation_detail", Function: "federations", Method: http.MethodGet, Path: "/federations/detail", Rules: []string{"federation:detail"}, Query: pageParams, SortKeys: FederationSortKeys, Status: 200, Answer: "FederationDetailList", Summary: "List federations with all attributes"},
 	{Operation: "federation_show", Function: "federations", Method: http.MethodGet, Path: "/federations/{federation_ident}", Rules: []string{"federation:get"}, Status: 200, Answer: "Federation", Summary: "Show a federation"},
 	{Operation: "federation_create", Function: "federations", Method: http.MethodPost, Path: "/federations", Rules: []string{"federation:create"}, Body: FederationCreate, Status: 202, Answer: "Accepted", Summary: "Create a federation"},
 	{Operation: "federation_update", Function: "federations", Method: http.MethodPatch, Path: "/federations/{federation_ident}", Rules: []string{"federation:update"}, Query: []Param{{Name: "rollback", Type: Bool}}, Patch: FederationPatch, Status: 202, Answer: "Accepted", Summary: "Update a federation"},
