@@ -46,7 +46,7 @@ func (c *Clock) tick(ctx context.Context, s Schedule) {
 		err = answer(status, body)
 	}
 	if err != nil {
-		slog.ErrorContext(ctx, "tick", "function", s.Function, "err", err)
+		slog.WarnContext(ctx, "tick not taken", "function", s.Function, "err", err)
 	}
 }
 

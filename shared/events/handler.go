@@ -101,7 +101,8 @@ func read(w http.ResponseWriter, r *http.Request) (_ event.Event, status int, er
 func guard(ctx context.Context, handle func(context.Context, event.Event) error, e event.Event) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			slog.ErrorContext(ctx, "panic in a function", "stack", string(debug.Stack()))
+			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
 	return handle(ctx, e)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"runtime/debug"
 )
@@ -29,7 +30,8 @@ func (p InProcess) RoundTrip(req *http.Request) (_ *http.Response, err error) {
 	in.RemoteAddr = "127.0.0.1:0"
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%s panicked: %v\n%s", req.URL.Host, p, debug.Stack())
+			slog.ErrorContext(req.Context(), "panic in a function", "function", req.URL.Host, "stack", string(debug.Stack()))
+			err = fmt.Errorf("%s panicked: %v", req.URL.Host, p)
 		}
 	}()
 	h.ServeHTTP(a, in)

@@ -63,17 +63,22 @@ func find(ctx context.Context, c Config, o owner, major int) (binaries, error) {
 		return b, nil
 	}
 
+	// The machine's own come first: its packages get security updates.
 	var all []binaries
-	for _, dir := range candidates(caches(c)) {
-		if b, ok := probe(dir, o); ok {
-			all = append(all, b)
+	for _, dirs := range [][]string{installed(), kept(caches(c))} {
+		var some []binaries
+		for _, dir := range dirs {
+			if b, ok := probe(dir, o); ok {
+				some = append(some, b)
+			}
 		}
-	}
-	slices.SortStableFunc(all, func(a, b binaries) int { return cmp.Compare(b.major, a.major) })
-	for _, b := range all {
-		if major == 0 || b.major == major {
-			return b, nil
+		slices.SortStableFunc(some, func(a, b binaries) int { return cmp.Compare(b.major, a.major) })
+		for _, b := range some {
+			if major == 0 || b.major == major {
+				return b, nil
+			}
 		}
+		all = append(all, some...)
 	}
 	if major != 0 && !strings.HasPrefix(string(fetched), strconv.Itoa(major)+".") {
 		return binaries{}, mismatch(major, all)
@@ -103,24 +108,35 @@ func mismatch(major int, have []binaries) error {
 		major, strings.Join(versions, ", "), major)
 }
 
-// candidates are the directories that may hold binaries, each once.
-func candidates(caches []string) []string {
+// installed are the directories of the machine that may hold binaries.
+func installed() []string {
 	var dirs []string
 	if path, err := exec.LookPath("postgres"); err == nil {
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			dirs = append(dirs, filepath.Dir(real))
 		}
 	}
-	patterns := slices.Clone(usual)
+	dirs = append(dirs, matching(usual)...)
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
+}
+
+// kept are the directories of binaries that were fetched earlier.
+func kept(caches []string) []string {
+	var patterns []string
 	for _, cache := range caches {
 		patterns = append(patterns, filepath.Join(cache, "postgresql-*", "bin"))
 	}
+	return matching(patterns)
+}
+
+func matching(patterns []string) []string {
+	var dirs []string
 	for _, pattern := range patterns {
 		found, _ := filepath.Glob(pattern) // the patterns are well-formed
 		dirs = append(dirs, found...)
 	}
-	slices.Sort(dirs)
-	return slices.Compact(dirs)
+	return dirs
 }
 
 // probe asks the binaries for their version, as the user who will run them.

@@ -41,7 +41,7 @@ func prepare(c Config) (*place, error) {
 	if p.throwaway {
 		p.dir, err = temporary(o)
 	} else {
-		p.dir, err = kept(c, o)
+		p.dir, err = permanent(c, o)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("a place for PostgreSQL's data: %w", err)
@@ -63,9 +63,9 @@ func prepare(c Config) (*place, error) {
 	return p, nil
 }
 
-// kept is the directory that outlives the process: "postgres" in the directory
+// permanent is the directory that outlives the process: "postgres" in the directory
 // asked for, or a link there to a place that the server's user can enter.
-func kept(c Config, o owner) (string, error) {
+func permanent(c Config, o owner) (string, error) {
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return "", err
 	}

@@ -264,7 +264,7 @@ func TestFetchedBinariesRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	var dir string
-	for _, d := range candidates(caches(Config{})) {
+	for _, d := range kept(caches(Config{})) {
 		if strings.Contains(d, "postgresql-"+string(fetched)) {
 			dir = d // by an earlier run
 		}
