@@ -114,7 +114,8 @@ func (x Certificates) Remove(ctx context.Context, r CertificateRow) error {
 }
 
 // Retired gives up to limit pairs of cluster and epoch that were replaced by an
-// epoch made before that time, or whose deletion was begun.
+// epoch made before that time, or made before it and never used, or whose
+// deletion was begun.
 func (x Certificates) Retired(ctx context.Context, before time.Time, limit int) ([]RetiredEpoch, error) {
 	rows, err := x.s.RetiredEpochs(ctx, sqlc.RetiredEpochsParams{Before: before, Batch: int32(limit)})
 	return rows, classify(err, "read retired certificates")

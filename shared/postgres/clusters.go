@@ -140,8 +140,8 @@ type ClusterFilter struct {
 	ChangedSince      *time.Time
 }
 
-// ClusterSortKey reports whether clusters can be sorted by key.
-func ClusterSortKey(key string) bool { return clusterOrder.has(key) }
+// ClusterSortKeys are what clusters can be sorted by, id apart.
+func ClusterSortKeys() []string { return clusterOrder.keys() }
 
 // List gives one page of the clusters that the scope sees, in one statement.
 // full adds addresses, template labels and faults. Fault NotFound: the marker.
@@ -237,6 +237,21 @@ func (x Clusters) Lock(ctx context.Context, uuid string) (magnum.Cluster, error)
 	return cluster(r), classify(err, "lock cluster")
 }
 
+// Room tells whether the project could have one more cluster now, so that a
+// request that cannot succeed is refused before the cloud is asked. Fault
+// Forbidden if not; only Reserve decides.
+func (x Clusters) Room(ctx context.Context, projectID string, defaultLimit int) error {
+	u, err := x.s.ClusterUsage(ctx, sqlc.ClusterUsageParams{ProjectID: projectID, DefaultLimit: defaultLimit})
+	if err != nil {
+		return classify(err, "count clusters of the project")
+	}
+	if u.Used < u.HardLimit {
+		return nil
+	}
+	return fault.New(fault.Forbidden, "Resource limit exceeded: You have reached the maximum clusters per project, %d. "+
+		"You may delete a cluster to make room for a new one.", u.HardLimit).WithReason(fault.ReasonQuota)
+}
+
 // Reserve counts the project's clusters under a lock on the project, so that
 // no two creates pass the same last place (PB-79). The limit is the project's
 // own or the default. Fault Forbidden if there is no place left.
@@ -244,15 +259,7 @@ func (x Clusters) Reserve(ctx context.Context, projectID string, defaultLimit in
 	if err := x.s.LockProject(ctx, projectID); err != nil {
 		return classify(err, "lock project")
 	}
-	u, err := x.s.ClusterUsage(ctx, sqlc.ClusterUsageParams{ProjectID: projectID, DefaultLimit: defaultLimit})
-	if err != nil {
-		return classify(err, "count clusters of the project")
-	}
-	if u.Used >= u.HardLimit {
-		return fault.New(fault.Forbidden, "Resource limit exceeded: You have reached the maximum clusters per project, %d. "+
-			"You may delete a cluster to make room for a new one.", u.HardLimit).WithReason(fault.ReasonQuota)
-	}
-	return nil
+	return x.Room(ctx, projectID, defaultLimit)
 }
 
 // Create stores a new cluster. Fault NotFound: its template is gone.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"carafe/shared/fault"
 	"carafe/shared/magnum"
 	"carafe/shared/postgres/internal/sqlc"
 )
@@ -78,6 +79,15 @@ func (x Events) Postpone(ctx context.Context, id, owner string, due time.Time, r
 func (x Events) OfCluster(ctx context.Context, clusterID string, before int64, page int32) ([]magnum.Event, error) {
 	rows, err := x.s.EventsOfCluster(ctx, sqlc.EventsOfClusterParams{Subject: clusterID, BeforeSeq: before, Page: page})
 	return eventsOf(rows), classify(err, "read events of the cluster")
+}
+
+// Seq finds the place of one of a cluster's events. Fault NotFound.
+func (x Events) Seq(ctx context.Context, clusterID, id string) (int64, error) {
+	seq, err := x.s.EventSeq(ctx, sqlc.EventSeqParams{ID: id, Subject: clusterID})
+	if noRows(err) {
+		return 0, fault.New(fault.NotFound, "Event %s could not be found.", id)
+	}
+	return seq, classify(err, "find event")
 }
 
 // Lag counts what waits in the outbox and tells since when the oldest does.

@@ -40,8 +40,8 @@ func federationNotFound(ident string) error {
 	return fault.New(fault.NotFound, "Federation %s could not be found.", ident)
 }
 
-// FederationSortKey reports whether federations can be sorted by key.
-func FederationSortKey(key string) bool { return federationOrder.has(key) }
+// FederationSortKeys are what federations can be sorted by, id apart.
+func FederationSortKeys() []string { return federationOrder.keys() }
 
 // where is the tenant filter for a table without user_id.
 func (x Federations) where(s Scope, n int) (string, []any) {

@@ -52,8 +52,8 @@ func nodeGroupNotFound(ident string) error {
 	return fault.New(fault.NotFound, "Nodegroup %s could not be found.", ident)
 }
 
-// NodeGroupSortKey reports whether node groups can be sorted by key.
-func NodeGroupSortKey(key string) bool { return nodeGroupOrder.has(key) }
+// NodeGroupSortKeys are what node groups can be sorted by, id apart.
+func NodeGroupSortKeys() []string { return nodeGroupOrder.keys() }
 
 // List gives one page of a cluster's groups; role "" is any. Fault NotFound:
 // the marker.

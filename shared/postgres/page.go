@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -22,8 +24,8 @@ type order struct {
 	id      string            // the column behind sort_key=id
 }
 
-// Has reports whether key is one of the sort keys.
-func (o order) has(key string) bool { return key == "" || key == "id" || o.columns[key] != "" }
+// keys are the sort keys, id apart.
+func (o order) keys() []string { return slices.Sorted(maps.Keys(o.columns)) }
 
 // clauses gives the condition that begins after the marker and the ORDER BY.
 // The marker's row is m in a CTE of the same table under the alias t. Nulls come

@@ -29,8 +29,8 @@ func quotaNotFound(projectID, resource string) error {
 	return fault.New(fault.NotFound, "Quota could not be found: project_id %s resource %s.", projectID, resource)
 }
 
-// QuotaSortKey reports whether quotas can be sorted by key.
-func QuotaSortKey(key string) bool { return quotaOrder.has(key) }
+// QuotaSortKeys are what quotas can be sorted by, id apart.
+func QuotaSortKeys() []string { return quotaOrder.keys() }
 
 // List gives one page of the quotas of a project, or of all for "". The marker
 // is a quota's integer id. Fault NotFound: the marker.

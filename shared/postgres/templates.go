@@ -87,8 +87,8 @@ func (x Templates) List(ctx context.Context, scope Scope, p Page) ([]magnum.Clus
 	return list, err
 }
 
-// TemplateSortKey reports whether templates can be sorted by key.
-func TemplateSortKey(key string) bool { return templateOrder.has(key) }
+// TemplateSortKeys are what templates can be sorted by, id apart.
+func TemplateSortKeys() []string { return templateOrder.keys() }
 
 // Get finds a template that the scope sees. Faults: NotFound; Conflict if
 // several have the name.

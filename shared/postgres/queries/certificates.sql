@@ -41,11 +41,14 @@ RETURNING *;
 DELETE FROM certificates WHERE cluster_id = @cluster_id AND kind = @kind AND epoch = @epoch AND state = 'deleting';
 
 -- name: RetiredEpochs :many
--- Epochs that another has replaced before that time, and what a crash left half deleted.
+-- Epochs that another has replaced before that time, what a failed rotation left,
+-- and what a crash left half deleted.
 SELECT DISTINCT r.cluster_id, r.epoch FROM certificates r
 WHERE r.state = 'deleting'
     OR r.state = 'retiring' AND EXISTS (SELECT 1 FROM certificates a
         WHERE a.cluster_id = r.cluster_id AND a.kind = r.kind AND a.state = 'active' AND a.created_at < @before)
+    OR r.state = 'pending' AND r.created_at < @before AND NOT EXISTS (SELECT 1 FROM operations o
+        WHERE o.cluster_id = r.cluster_id AND o.state IN ('pending', 'running', 'waiting'))
 ORDER BY r.cluster_id, r.epoch LIMIT @batch;
 
 -- name: CertificatesToReseal :many

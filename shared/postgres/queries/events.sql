@@ -49,3 +49,6 @@ ON CONFLICT (source, event_id, destination) DO NOTHING;
 
 -- name: CountDeadLetters :one
 SELECT count(*) FROM dead_letters;
+
+-- name: EventSeq :one
+SELECT seq FROM events WHERE id = @id AND subject = @subject;

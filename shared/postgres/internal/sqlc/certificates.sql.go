@@ -374,6 +374,8 @@ SELECT DISTINCT r.cluster_id, r.epoch FROM certificates r
 WHERE r.state = 'deleting'
     OR r.state = 'retiring' AND EXISTS (SELECT 1 FROM certificates a
         WHERE a.cluster_id = r.cluster_id AND a.kind = r.kind AND a.state = 'active' AND a.created_at < $1)
+    OR r.state = 'pending' AND r.created_at < $1 AND NOT EXISTS (SELECT 1 FROM operations o
+        WHERE o.cluster_id = r.cluster_id AND o.state IN ('pending', 'running', 'waiting'))
 ORDER BY r.cluster_id, r.epoch LIMIT $2
 `
 
@@ -387,7 +389,8 @@ type RetiredEpochsRow struct {
 	Epoch     int
 }
 
-// Epochs that another has replaced before that time, and what a crash left half deleted.
+// Epochs that another has replaced before that time, what a failed rotation left,
+// and what a crash left half deleted.
 func (q *Queries) RetiredEpochs(ctx context.Context, arg RetiredEpochsParams) ([]RetiredEpochsRow, error) {
 	rows, err := q.db.Query(ctx, retiredEpochs, arg.Before, arg.Batch)
 	if err != nil {

@@ -92,6 +92,22 @@ func (q *Queries) CountDeadLetters(ctx context.Context) (int64, error) {
 	return count, err
 }
 
+const eventSeq = `-- name: EventSeq :one
+SELECT seq FROM events WHERE id = $1 AND subject = $2
+`
+
+type EventSeqParams struct {
+	ID      string
+	Subject string
+}
+
+func (q *Queries) EventSeq(ctx context.Context, arg EventSeqParams) (int64, error) {
+	row := q.db.QueryRow(ctx, eventSeq, arg.ID, arg.Subject)
+	var seq int64
+	err := row.Scan(&seq)
+	return seq, err
+}
+
 const eventsOfCluster = `-- name: EventsOfCluster :many
 SELECT seq, id, type, source, subject, partition_key, operation_id, outcome, priority, project_id, request_id, traceparent, data, created_at, due_at, attempt, last_error, lease_owner, lease_until, published_at FROM events
 WHERE subject = $1 AND outcome IS NOT NULL AND ($2::bigint = 0 OR seq < $2)
