@@ -302,6 +302,16 @@ func (s *Store) Signer(ctx context.Context, clusterID string, kind pki.Kind) (*p
 	return s.authority(ctx, row)
 }
 
+// Sign answers a certificate signing request by an authority in force. Faults:
+// NotFound as CA, and those of pki.
+func (s *Store) Sign(ctx context.Context, clusterID string, kind pki.Kind, csr string) (pki.Issued, error) {
+	ca, err := s.Signer(ctx, clusterID, kind)
+	if err != nil {
+		return pki.Issued{}, err
+	}
+	return s.issuer.Sign(ca, kind, csr)
+}
+
 // Access is what it takes to enter a cluster: whom to trust, and who we are.
 type Access struct {
 	Epoch  int
@@ -397,9 +407,10 @@ func (s *Store) DeleteAll(ctx context.Context, clusterID string) error {
 		postgres.SecretPending, postgres.SecretActive, postgres.SecretRetiring)
 }
 
-// Sweep deletes what was replaced more than the grace ago, and what a crash left
-// half deleted: up to limit epochs. It reports how many it deleted; one that
-// fails does not keep the others.
+// Sweep deletes what was replaced more than the grace ago, what never came into
+// force and no operation works on, and what a crash left half deleted: up to
+// limit epochs. It reports how many it deleted; one that fails does not keep the
+// others.
 func (s *Store) Sweep(ctx context.Context, limit int) (int, error) {
 	retired, err := s.secrets.Certificates().Retired(ctx, s.now().Add(-s.cfg.RetireAfter), limit)
 	if err != nil {
@@ -408,7 +419,7 @@ func (s *Store) Sweep(ctx context.Context, limit int) (int, error) {
 	done := 0
 	var errs []error
 	for _, r := range retired {
-		if err := s.delete(ctx, r.ClusterID, r.Epoch, r.Epoch, postgres.SecretRetiring); err != nil {
+		if err := s.delete(ctx, r.ClusterID, r.Epoch, r.Epoch, postgres.SecretRetiring, postgres.SecretPending); err != nil {
 			errs = append(errs, err)
 			continue
 		}

@@ -132,6 +132,9 @@ type CARotator interface {
 }
 
 // CredentialRotator is a Driver that can move a cluster to a new credential.
+// RotateCredential returns once the cluster works with desired.Credential, for
+// then the old one is revoked; while it still takes it up, it returns an
+// Unavailable fault that says what it waits for, and is called again.
 type CredentialRotator interface {
 	RotateCredential(ctx context.Context, desired Cluster) error
 }

@@ -43,6 +43,8 @@ const (
 	NotifyClusterUpdate = "magnum.cluster.update"
 	NotifyClusterDelete = "magnum.cluster.delete"
 	NotifyClusterHealth = "magnum.cluster.health"
+	// NotifyCertificateCreate tells of each certificate that was signed (PB-61).
+	NotifyCertificateCreate = "magnum.certificate.create"
 )
 
 // Names of the extension attributes that Carafe's events carry.
