@@ -49,6 +49,9 @@ func serve(ctx context.Context, names []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if env.TickEvery > 0 {
+		routes.Every(env.TickEvery)
+	}
 	if !m.whole && env.Database.URL == "" {
 		return errors.New("CARAFE_DATABASE_URL is not set: only carafe serve without names, and without K_SINK, brings a PostgreSQL of its own")
 	}

@@ -53,6 +53,18 @@ type Schedule struct {
 	Cron     cron.Schedule
 }
 
+// Every replaces all schedules: a tick comes each d, which may be less than a
+// second. For tests that would wait for cron.
+func (r *Routes) Every(d time.Duration) {
+	for i := range r.Schedules {
+		r.Schedules[i].Cron = every(d)
+	}
+}
+
+type every time.Duration
+
+func (e every) Next(t time.Time) time.Time { return t.Add(time.Duration(e)) }
+
 // ReadRoutes reads all manifests of a folder. Fields that neither Knative nor we
 // know are refused: a misspelt filter would let everything through.
 func ReadRoutes(fsys fs.FS) (*Routes, error) {

@@ -35,6 +35,10 @@ type Env struct {
 	// empty looks for one, and fetches one as a last resort.
 	PostgresBinaries string `envconfig:"CARAFE_POSTGRES_BIN"`
 
+	// TickEvery replaces the schedules of the embedded clock: for tests, which
+	// would wait for it. 0 keeps the schedules.
+	TickEvery time.Duration `envconfig:"CARAFE_TICK_EVERY"`
+
 	// LogLevel is debug, info, warn or error.
 	LogLevel slog.Level `envconfig:"CARAFE_LOG_LEVEL" default:"info"`
 	// LogFormat is json or text; empty means text on a terminal, else json.
