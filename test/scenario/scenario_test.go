@@ -14,7 +14,15 @@ import (
 
 // fast makes the clocks of a test's Carafe quick and its clusters soon ready.
 func fast() map[string]string {
-	return map[string]string{}
+	return map[string]string{
+		"CARAFE_AUTH_STRATEGY":   "noauth",
+		"CARAFE_TICK_EVERY":      "200ms",
+		"CARAFE_SYNC_INTERVAL":   "200ms",
+		"CARAFE_HEALTH_INTERVAL": "1s",
+		// A killed process is found dead when its leases run out.
+		"CARAFE_LEASE":        "5s",
+		"CARAFE_STEP_TIMEOUT": "4s",
+	}
 }
 
 func start(t *testing.T) *instance.Instance {
