@@ -1,0 +1,115 @@
+// Package nodegroups is the HTTP function of /v1/clusters/{cluster}/nodegroups.
+package nodegroups
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"carafe/shared/api"
+	"carafe/shared/conductor"
+	"carafe/shared/driver"
+	"carafe/shared/function"
+	"carafe/shared/identity"
+	"carafe/shared/openstack"
+	"carafe/shared/policy"
+	"carafe/shared/postgres"
+)
+
+// Function is what carafe hosts.
+func Function() function.Function {
+	return function.Function{Name: "nodegroups", Kind: function.HTTP, Handlers: handlers}
+}
+
+func handlers(_ context.Context, p *function.Platform) (map[string]api.Handler, error) {
+	s := &server{db: p.DB, conductor: p.Conductor, policy: p.Policy, drivers: p.Drivers, checks: p.Checks, now: p.Now}
+	return map[string]api.Handler{
+		"nodegroup_list": s.list, "nodegroup_show": s.show, "nodegroup_create": s.create,
+		"nodegroup_update": s.update, "nodegroup_delete": s.delete,
+	}, nil
+}
+
+type server struct {
+	db        *postgres.DB
+	conductor *conductor.Conductor
+	policy    *policy.Enforcer
+	drivers   *driver.Registry
+	checks    openstack.Checks
+	now       func() time.Time
+}
+
+// find asks the rule, and, for an admin, the one for all projects (B62), and
+// looks the cluster up.
+func (s *server) find(r *http.Request, rule, allProjects string) (postgres.ClusterRow, identity.Caller, error) {
+	caller := identity.From(r.Context())
+	if err := s.policy.Enforce(caller, rule, nil); err != nil {
+		return postgres.ClusterRow{}, caller, err
+	}
+	if caller.IsAdmin {
+		if err := s.policy.Enforce(caller, allProjects, nil); err != nil {
+			return postgres.ClusterRow{}, caller, err
+		}
+	}
+	c, err := s.db.Clusters.Get(r.Context(), postgres.ScopeOf(caller, true), ident(api.Path(r, "cluster_id")))
+	return c, caller, err
+}
+
+func ident(text string) postgres.Ident {
+	i := api.ParseIdent(text)
+	return postgres.Ident{UUID: i.UUID, Text: i.Text}
+}
+
+// list serves GET …/nodegroups.
+func (s *server) list(w http.ResponseWriter, r *http.Request) error {
+	c, _, err := s.find(r, "nodegroup:get_all", "nodegroup:get_all_all_projects")
+	if err != nil {
+		return err
+	}
+	page, err := api.ParsePage(r, api.NodeGroupSortKeys)
+	if err != nil {
+		return err
+	}
+	rows, err := s.db.NodeGroups.List(r.Context(), c.UUID, api.QueryOf(r).Text("role"),
+		postgres.Page{Limit: page.Limit + 1, Marker: page.Marker, SortKey: page.SortKey, Desc: page.Desc})
+	if err == nil {
+		err = page.CheckSortKey()
+	}
+	if err != nil {
+		return err
+	}
+	answer := struct {
+		NodeGroups []listed `json:"nodegroups"`
+		Next       string   `json:"next,omitempty"`
+	}{NodeGroups: []listed{}}
+	for i, n := range rows {
+		if i == page.Limit {
+			answer.Next = api.Next(r, "clusters/"+c.UUID+"/nodegroups", page, rows[i-1].UUID)
+			break
+		}
+		answer.NodeGroups = append(answer.NodeGroups, listedOf(n))
+	}
+	return api.WriteJSON(w, http.StatusOK, answer)
+}
+
+// show serves GET …/nodegroups/{ident}.
+func (s *server) show(w http.ResponseWriter, r *http.Request) error {
+	c, _, err := s.find(r, "nodegroup:get", "nodegroup:get_one_all_projects")
+	if err != nil {
+		return err
+	}
+	n, err := s.db.NodeGroups.Get(r.Context(), c.UUID, ident(api.Path(r, "nodegroup_id")))
+	if err != nil {
+		return err
+	}
+	api.SetETag(w, n.Revision)
+	return api.WriteJSON(w, http.StatusOK, fullOf(r.Context(), n, c.Labels))
+}
+
+// published lets the answer leave, and then the events.
+func (s *server) published(w http.ResponseWriter, r *http.Request) error {
+	if err := api.Flush(w); err != nil {
+		return err
+	}
+	s.conductor.Published(r.Context())
+	return nil
+}
