@@ -76,9 +76,9 @@ func (s *Store) DiscardCredential(ctx context.Context, clusterID string, epoch i
 }
 
 // RetireCredentials revokes and deletes what was replaced by that epoch and
-// those after it.
+// those after it, and what rotations before it left when they failed.
 func (s *Store) RetireCredentials(ctx context.Context, clusterID string, olderThan int, revoke Revoke) error {
-	return s.deleteCredentials(ctx, clusterID, 1, olderThan-1, revoke, postgres.SecretRetiring)
+	return s.deleteCredentials(ctx, clusterID, 1, olderThan-1, revoke, postgres.SecretRetiring, postgres.SecretPending)
 }
 
 // DeleteCredentials revokes and deletes every credential of the cluster. It may

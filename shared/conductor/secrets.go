@@ -38,7 +38,11 @@ func (r *Run) EnsureCertificates(ctx context.Context) error {
 func (r *Run) Desired(ctx context.Context) (driver.Cluster, error) {
 	desired := r.Subject.Desired(r.Operation)
 	desired.NodesToRemove = r.Subject.nodesToRemove()
-	certificates, err := r.Secrets.Load(ctx, r.Operation.ClusterID, certstore.Active)
+	epoch, err := r.Subject.installedEpoch()
+	if err != nil {
+		return desired, err
+	}
+	certificates, err := r.Secrets.Load(ctx, r.Operation.ClusterID, epoch)
 	if err != nil {
 		return desired, err
 	}
@@ -51,6 +55,20 @@ func (r *Run) Desired(ctx context.Context) (driver.Cluster, error) {
 		return desired, err
 	}
 	return desired, nil
+}
+
+// installedEpoch is the epoch of the certificates that the driver was given last:
+// the one in force, unless a rotation waits for the driver. A resize beside it
+// must not bring the old ones back.
+func (s *Subject) installedEpoch() (int, error) {
+	for _, o := range s.Open {
+		if o.Kind != magnum.CARotate || !o.Done(ApplyStep) {
+			continue
+		}
+		a, err := Arguments[magnum.RotateArguments](o)
+		return a.Epoch, err
+	}
+	return certstore.Active, nil
 }
 
 // nodesToRemove collects what the open resizes named, by node group.
