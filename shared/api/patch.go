@@ -37,11 +37,12 @@ func newPatch(fields []Field, rules patchRules) *PatchBody {
 
 // Operation is one entry of a patch.
 type Operation struct {
-	Path  string
-	Op    string // add, replace, remove
-	Value any    // string, int64, bool, or a map or list; nil if there is none
-	sent  bool   // there is a value
-	noOp  bool   // op was null
+	Path string
+	Op   string // add, replace, remove
+	// Value is a string, an int64, a bool, or a map or list, which is only good
+	// for Apply; nil if there is none. A handler may put a []string here.
+	Value any
+	noOp  bool // op was null
 }
 
 // Patch is a checked list of operations, to be applied.
@@ -126,7 +127,7 @@ func (b *PatchBody) operation(to *Operation, o *object) error {
 	} else if to.Op, ok = op.(string); !ok || !slices.Contains(opNames, to.Op) {
 		return invalid("op", pyStr(op), "Value should be one of: "+strings.Join(opNames, ", "))
 	}
-	to.Value, to.sent = o.vals["value"]
+	to.Value = o.vals["value"]
 	if err := b.value(to); err != nil {
 		return err
 	}
@@ -240,8 +241,8 @@ func (p Patch) failed(reason string) error {
 		} else {
 			o.set("op", op.Op)
 		}
-		if op.sent && op.Value != nil {
-			o.set("value", op.Value)
+		if op.Value != nil {
+			o.set("value", generic(op.Value))
 		}
 		list[i] = o
 	}
@@ -296,7 +297,7 @@ func (w *working) apply(op *Operation) error {
 		}
 	}
 	name := tokens[0]
-	v := op.Value
+	v := generic(op.Value)
 	// B81: looked at when the operation's turn comes, not before the first.
 	if op.Op == "add" && len(tokens) == 1 {
 		now, ok := w.root(name)

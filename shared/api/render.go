@@ -14,7 +14,8 @@ import (
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // WriteJSON sends v with its length, so that the answer is complete for the
-// client as soon as it is flushed, while the handler may go on (Flush).
+// client as soon as it is flushed, while the handler may go on (Flush). Its
+// error is that v cannot be encoded; then nothing has been sent.
 func WriteJSON(w http.ResponseWriter, status int, v any) error {
 	buf := buffers.Get().(*bytes.Buffer)
 	defer func() {
@@ -33,8 +34,8 @@ func WriteJSON(w http.ResponseWriter, status int, v any) error {
 	h["Content-Type"] = jsonType
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(status)
-	_, err := w.Write(body)
-	return err
+	_, _ = w.Write(body) // the client has gone: nobody to tell
+	return nil
 }
 
 var jsonType = []string{"application/json"} // shared; nobody appends to it

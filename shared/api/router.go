@@ -422,7 +422,7 @@ func (rt *Router) fail(rq *request, r *http.Request, err error) {
 	if errors.As(err, &rf) && rf.status == http.StatusMethodNotAllowed {
 		h["Allow"] = []string{rf.allow}
 	}
-	_ = WriteJSON(&rq.w, code, body) // the client has gone: nobody to tell
+	_ = WriteJSON(&rq.w, code, body) // an ErrorBody always encodes
 }
 
 // log is the only record of an error whose cause the client does not see.
