@@ -37,7 +37,7 @@ func observe(t *testing.T) *observed {
 	t.Helper()
 	o := &observed{t: t, cloud: cloud.Start(), tokens: map[string]string{}}
 	t.Cleanup(o.cloud.Close)
-	o.carafe = instance.Start(t, instance.Config{Env: settings(o.cloud)})
+	o.carafe = instance.Start(t, instance.Config{Env: o.cloud.Settings()})
 	for _, p := range []string{"p1", "p2", "p3", "p6"} {
 		o.cloud.AddProject(p)
 	}

@@ -58,7 +58,7 @@ func TestReplay(t *testing.T) {
 		for i, part := range only {
 			c := cloud.Start()
 			t.Cleanup(c.Close)
-			carafe := instance.Start(t, instance.Config{Env: settings(c)})
+			carafe := instance.Start(t, instance.Config{Env: c.Settings()})
 			wait.Add(1)
 			go func() {
 				defer wait.Done()
@@ -112,14 +112,6 @@ func TestReplay(t *testing.T) {
 	}
 	// The line that a run is read by.
 	fmt.Printf("golden: %d equal / %d deliberate / %d unexplained\n", equal, deliberate, unexplained)
-}
-
-// settings make Carafe the recordings' Magnum: the same cloud, the same driver
-// by name, and clocks that do not keep the prober waiting.
-func settings(c *cloud.Cloud) map[string]string {
-	return map[string]string{
-		"CARAFE_IDENTITY": "keystone",
-	}
 }
 
 // probe runs the prober and returns what it wrote.

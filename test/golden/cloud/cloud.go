@@ -37,6 +37,7 @@ type Cloud struct {
 	subnets     []object
 	keypairs    map[string]bool // user id + "/" + name
 	failing     map[string]bool // by the path that a service is below
+	registered  [][3]string     // type, name and address of more services
 }
 
 type (
@@ -96,6 +97,28 @@ func (c *Cloud) Close() { c.server.Close() }
 
 // AuthURL is Keystone's v3 address.
 func (c *Cloud) AuthURL() string { return c.server.URL + "/v3" }
+
+// Settings make a Carafe the Magnum of this cloud, as the recordings' was: its
+// service user, its driver by name, and clocks that keep nobody waiting.
+func (c *Cloud) Settings() map[string]string {
+	return map[string]string{
+		"CARAFE_KEYSTONE_URL":      c.AuthURL(),
+		"CARAFE_KEYSTONE_USERNAME": "magnum",
+		"CARAFE_KEYSTONE_PASSWORD": Password,
+		"CARAFE_CERTIFICATES":      "database",
+		"CARAFE_SIMULATED_NAME":    "k8s_rig_v1",
+		"CARAFE_DEFAULT_DRIVER":    "k8s_rig_v1",
+		"CARAFE_TICK_EVERY":        "200ms",
+		"CARAFE_SYNC_INTERVAL":     "1s", // as the recordings' poll
+	}
+}
+
+// Register adds an endpoint to the catalogue of the tokens given from now on.
+func (c *Cloud) Register(kind, name, url string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.registered = append(c.registered, [3]string{kind, name, url})
+}
 
 // ProjectID is the id of a project of that name.
 func (c *Cloud) ProjectID(name string) string { return c.projects[name].id }

@@ -141,14 +141,14 @@ func (c *Cloud) document(t *token) object {
 	}
 	if t.project != nil || t.system { // an unscoped token has no catalogue
 		var catalogue []object
-		for _, s := range [][3]string{
-			{"identity", "keystone", "/v3"}, {"image", "glance", "/image"}, {"compute", "nova", "/compute/v2.1"},
-			{"network", "neutron", "/network"},
-		} {
+		for _, s := range append([][3]string{
+			{"identity", "keystone", c.server.URL + "/v3"}, {"image", "glance", c.server.URL + "/image"},
+			{"compute", "nova", c.server.URL + "/compute/v2.1"}, {"network", "neutron", c.server.URL + "/network"},
+		}, c.registered...) {
 			var endpoints []object
 			for _, i := range []string{"public", "internal", "admin"} {
 				endpoints = append(endpoints, object{"id": "endpoint-" + s[1] + "-" + i, "interface": i, "region": "RegionOne",
-					"region_id": "RegionOne", "url": c.server.URL + s[2]})
+					"region_id": "RegionOne", "url": s[2]})
 			}
 			catalogue = append(catalogue, object{"id": "service-" + s[1], "type": s[0], "name": s[1], "endpoints": endpoints})
 		}

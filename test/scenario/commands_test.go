@@ -1,0 +1,162 @@
+package scenario
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"carafe/test/golden/cloud"
+	"carafe/test/instance"
+)
+
+// exempt is a row of commands.yaml: lines of a transcript that are another on
+// purpose.
+type exempt struct {
+	Box     string `yaml:"box"`
+	Reason  string `yaml:"reason"`
+	Command string `yaml:"command"` // a regular expression, with the user
+	// Recorded and Printed are regular expressions for lines that are left out
+	// on either side; Anything leaves out all.
+	Recorded string `yaml:"recorded"`
+	Printed  string `yaml:"printed"`
+	Anything bool   `yaml:"anything"`
+
+	command, recorded, printed *regexp.Regexp
+	used                       bool
+}
+
+// TestCommands runs every command that was recorded with the openstack client
+// against Magnum, and holds what it prints against what it printed there.
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	c := cloud.Start()
+	t.Cleanup(c.Close)
+	carafe := instance.Start(t, instance.Config{Env: c.Settings()})
+	c.Register("container-infra", "magnum", carafe.URL+"/v1")
+	out := t.TempDir()
+	if keep := os.Getenv("CARAFE_COMMANDS_OUT"); keep != "" {
+		out = keep
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	script := exec.CommandContext(ctx, filepath.Join(client(t, "openstack"), "python3"), "commands.py", "recorded", out, carafe.URL, c.AuthURL(), cloud.Password)
+	if said, err := script.CombinedOutput(); err != nil || len(said) > 0 {
+		t.Errorf("commands.py: %v\n%s", err, said)
+	}
+
+	var rows []*exempt
+	b, err := os.ReadFile("commands.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(b, &rows); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range rows {
+		r.command = regexp.MustCompile(`^(?:` + r.Command + `)$`)
+		r.recorded, r.printed = regexp.MustCompile(r.Recorded), regexp.MustCompile(r.Printed)
+	}
+
+	files, err := filepath.Glob("recorded/cli-*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no recordings")
+	}
+	equal, deliberate := 0, 0
+	for _, file := range files {
+		want, got := transcript(t, file), transcript(t, filepath.Join(out, filepath.Base(file)))
+		if len(want) != len(got) {
+			t.Errorf("%s: %d commands, not %d", file, len(got), len(want))
+			continue
+		}
+		for i, w := range want {
+			a, b := maskCommand(w.output), maskCommand(got[i].output)
+			if a == b {
+				equal++
+				continue
+			}
+			for _, r := range rows {
+				if r.command.MatchString(w.command) {
+					a2, b2 := r.leaveOut(a, r.recorded, r.Recorded), r.leaveOut(b, r.printed, r.Printed)
+					if a2 != a || b2 != b {
+						r.used = true
+					}
+					a, b = a2, b2
+				}
+			}
+			if a == b {
+				deliberate++
+				continue
+			}
+			t.Errorf("%s: $ %s\nprinted\n%s\nand not\n%s", filepath.Base(file), w.command, b, a)
+		}
+	}
+	for _, r := range rows {
+		if !r.used {
+			t.Errorf("commands.yaml: the row %s %q explains nothing", r.Box, r.Command)
+		}
+	}
+	t.Logf("%d commands equal, %d deliberately not", equal, deliberate)
+}
+
+func (e *exempt) leaveOut(s string, lines *regexp.Regexp, given string) string {
+	if e.Anything {
+		return ""
+	}
+	if given == "" {
+		return s
+	}
+	var kept []string
+	for line := range strings.SplitSeq(s, "\n") {
+		if !lines.MatchString(line) {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "\n")
+}
+
+// transcript reads commands with their output.
+func transcript(t *testing.T, file string) []step {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var steps []step
+	open := false
+	for line := range strings.Lines(string(b)) {
+		if command, ok := strings.CutPrefix(line, "$ "); ok {
+			steps, open = append(steps, step{command: strings.TrimSpace(command)}), true
+		} else if open {
+			steps[len(steps)-1].output += line
+			open = !strings.HasPrefix(line, "[exit ")
+		}
+	}
+	return steps
+}
+
+var commandMasks = []struct {
+	pattern *regexp.Regexp
+	with    string
+}{
+	{regexp.MustCompile(`(?s)-----BEGIN ([A-Z ]+)-----.*?-----END [A-Z ]+-----`), "PEM $1"},
+	{regexp.MustCompile(`req-[0-9a-f-]{36}`), "REQUEST"},
+	{regexp.MustCompile(`\b[0-9a-f]{32}\b`), "HEX"},
+	{regexp.MustCompile(`\b(c1|c2|c4|oc1|cfail|craise|rfail|ufail|upf|delf|keep)-[0-9a-z]{8,}\b`), "STACK"},
+	{regexp.MustCompile(`\b\d+\.\d+\.\d+\.\d+\b`), "IP"},
+	{regexp.MustCompile(`"(cluster_id|stack_id)": "[^"]*"`), `"$1": "STACK"`},
+	{regexp.MustCompile(`\| (cluster_id|stack_id)( +)\| [^|]*\|`), `| $1 | STACK |`},
+}
+
+func maskCommand(s string) string {
+	for _, m := range commandMasks {
+		s = m.pattern.ReplaceAllString(s, m.with)
+	}
+	return mask(s)
+}
