@@ -33,6 +33,10 @@ func (c *Conductor) Expire(ctx context.Context) (int, error) {
 func (c *Conductor) expire(ctx context.Context, o magnum.Operation) error {
 	now := c.Now()
 	err := c.DB.InTx(ctx, func(tx *postgres.Store) error {
+		if ofFederation(o.Kind) {
+			return c.closeFederation(ctx, tx, o, postgres.Move{To: magnum.FailedOp, Error: fault.Text(overdue(o, nil)),
+				ErrorCode: string(fault.ReasonTimeout)}, "FAILED", now)
+		}
 		cluster, err := tx.Clusters.Lock(ctx, o.ClusterID)
 		if fault.Is(err, fault.NotFound) {
 			_, err = tx.Operations.Move(ctx, o, postgres.Move{To: magnum.FailedOp, Error: "The cluster is gone."}, now)

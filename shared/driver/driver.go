@@ -89,6 +89,8 @@ type NodeGroupObservation struct {
 	NodeAddresses []string
 	ReadyNodes    int
 	StackID       string
+	// NodeCount is what an autoscaler has made of the group; nil: the row's stands.
+	NodeCount *int
 }
 
 // Observation is what was seen of one cluster. Empty strings leave a row's value.
@@ -161,4 +163,13 @@ type HealthObserver interface {
 type Health struct {
 	Status  magnum.HealthStatus
 	Reasons map[string]string
+}
+
+// Federator is a Driver that can join clusters into federations. Both may run
+// any number of times.
+type Federator interface {
+	// Federate brings about the federation's members and properties.
+	Federate(ctx context.Context, f magnum.Federation) error
+	// Dissolve ends the federation; its clusters stay.
+	Dissolve(ctx context.Context, f magnum.Federation) error
 }
