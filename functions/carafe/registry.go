@@ -6,17 +6,7 @@ import (
 	"io"
 	"text/tabwriter"
 
-	"carafe/functions/clustercreate"
-	"carafe/functions/clusterdelete"
-	"carafe/functions/clusterresize"
-	"carafe/functions/clusterupdate"
-	"carafe/functions/clusterupgrade"
-	"carafe/functions/deadletter"
-	"carafe/functions/nodegroupcreate"
-	"carafe/functions/nodegroupdelete"
-	"carafe/functions/nodegroupupdate"
-	"carafe/functions/relay"
-	"carafe/functions/statussync"
+	"carafe/functions"
 	"carafe/shared/api"
 	"carafe/shared/events"
 	"carafe/shared/function"
@@ -24,20 +14,7 @@ import (
 )
 
 // all is the registry: every function that there is.
-var all = []function.Function{
-	clustercreate.Function(),
-	clusterupdate.Function(),
-	clusterresize.Function(),
-	clusterupgrade.Function(),
-	clusterdelete.Function(),
-	nodegroupcreate.Function(),
-	nodegroupupdate.Function(),
-	nodegroupdelete.Function(),
-
-	statussync.Function(),
-	relay.Function(),
-	deadletter.Function(),
-}
+var all = functions.All
 
 // list prints the functions, and what brings them their work.
 func list(_ context.Context, args []string, out io.Writer) error {
