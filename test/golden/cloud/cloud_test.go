@@ -32,8 +32,8 @@ func TestGophercloudFindsItsWay(t *testing.T) {
 		}
 		return s
 	}
-	image, compute := must(openstack.NewImageV2(ctx, p, region)), must(openstack.NewComputeV2(ctx, p, region))
-	network, identity := must(openstack.NewNetworkV2(ctx, p, region)), must(openstack.NewIdentityV3(ctx, p, region))
+	image, compute := must(openstack.NewImageV2(p, region)), must(openstack.NewComputeV2(p, region))
+	network, identity := must(openstack.NewNetworkV2(p, region)), must(openstack.NewIdentityV3(p, region))
 
 	pages, err := images.List(image, images.ListOpts{Name: "dup-image"}).AllPages(ctx)
 	if err != nil {
