@@ -20,7 +20,6 @@ type settings struct {
 	Level    slog.Level    `envconfig:"CARAFE_TEST_LEVEL" default:"info"`
 	Password string        `envconfig:"CARAFE_TEST_PASSWORD" required:"true"`
 	Inner    inner
-	inner    inner
 	refuse   error
 }
 

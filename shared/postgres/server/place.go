@@ -273,7 +273,7 @@ func (o owner) apply(cmd *exec.Cmd) {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: o.uid, Gid: o.gid}
 	}
 	dieWithParent(cmd.SysProcAttr, syscall.SIGKILL)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C", "TZ=UTC"}
 	if cmd.Dir == "" {
 		cmd.Dir = "/"
 	}
