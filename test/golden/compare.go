@@ -169,6 +169,62 @@ func shape(x any) any {
 	return fmt.Sprintf("%T", x)
 }
 
+// Result counts the cases of one recording.
+type Result struct {
+	Equal, Deliberate int
+	Unexplained       []string
+	// Unrecorded were answered and are not in the recording.
+	Unrecorded []Exchange
+}
+
+// Compare holds the answers against the recording, case by case.
+func Compare(recorded, answered []Exchange, rows []*Difference) Result {
+	byCase := map[string]Exchange{}
+	for _, e := range answered {
+		byCase[e.Case] = e
+	}
+	var r Result
+	ids := &identifiers{live: map[string]string{}}
+	known := map[string]bool{}
+	for _, want := range recorded {
+		known[want.Case] = true
+		got, ok := byCase[want.Case]
+		if !ok {
+			r.Unexplained = append(r.Unexplained, want.Case+": the prober did not get to it")
+			continue
+		}
+		plain := difference(want, got, ids)
+		if plain == "" {
+			r.Equal++
+			continue
+		}
+		var used []*Difference
+		for _, d := range rows {
+			if d.applies(want) {
+				want = d.wanted(want, got)
+				used = append(used, d)
+			}
+		}
+		if d := difference(want, got, ids); d != "" {
+			if len(used) == 0 {
+				d = plain
+			}
+			r.Unexplained = append(r.Unexplained, fmt.Sprintf("%s: %s (rows: %v)", want.Case, d, used))
+			continue
+		}
+		r.Deliberate++
+		for _, d := range used {
+			d.Used++
+		}
+	}
+	for _, e := range answered {
+		if !known[e.Case] {
+			r.Unrecorded = append(r.Unrecorded, e)
+		}
+	}
+	return r
+}
+
 // like is a wanted string of which only the form is known.
 type like struct{ *regexp.Regexp }
 

@@ -51,10 +51,12 @@ type Difference struct {
 	} `yaml:"answer"`
 
 	cases, details, paths *regexp.Regexp
-	used                  int
+	// Used is how many cases the row explained.
+	Used int `yaml:"-"`
 }
 
-func loadDifferences(file string) ([]*Difference, error) {
+// Differences reads rows.
+func Differences(file string) ([]*Difference, error) {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err

@@ -31,9 +31,10 @@ type Exchange struct {
 	Body    any               `json:"response_body"`
 }
 
-// load reads api-<part>.jsonl. Numbers stay as they were written.
-func load(dir, part string) ([]Exchange, error) {
-	f, err := os.Open(filepath.Join(dir, "api-"+part+".jsonl"))
+// Load reads a recording: api-<part>.jsonl, or the exchanges of a client, whose
+// cases are named by their place. Numbers stay as they were written.
+func Load(dir, name string) ([]Exchange, error) {
+	f, err := os.Open(filepath.Join(dir, name+".jsonl"))
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +49,10 @@ func load(dir, part string) ([]Exchange, error) {
 		if err := d.Decode(&e); err != nil {
 			return nil, fmt.Errorf("%s, line %d: %w", f.Name(), len(all)+1, err)
 		}
-		e.Part = part
+		e.Part = strings.TrimPrefix(name, "api-")
+		if e.Case == "" {
+			e.Case = fmt.Sprintf("%02d %s %s", len(all), e.Method, anyUUID.ReplaceAllString(e.Path, "UUID"))
+		}
 		lower := map[string]string{}
 		for k, v := range e.Headers {
 			lower[strings.ToLower(k)] = v

@@ -35,7 +35,7 @@ var keep = os.Getenv("CARAFE_GOLDEN_OUT")
 //
 //	CARAFE_GOLDEN_URL=http://… CARAFE_GOLDEN_AUTH_URL=http://…/v3 go test ./test/golden
 func TestReplay(t *testing.T) {
-	rows, err := loadDifferences("differences.yaml")
+	rows, err := Differences("differences.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,24 +74,24 @@ func TestReplay(t *testing.T) {
 
 	var equal, deliberate, unexplained int
 	for i, part := range only {
-		recorded, err := load("recorded", part)
+		recorded, err := Load("recorded", "api-"+part)
 		if err != nil {
 			t.Fatal(err)
 		}
-		answered, err := load(dir, part)
+		answered, err := Load(dir, "api-"+part)
 		if err != nil {
 			t.Errorf("%v\n%s", err, logs[min(i, len(logs)-1)])
 			continue
 		}
-		r := compare(recorded, answered, rows)
-		equal, deliberate, unexplained = equal+r.equal, deliberate+r.deliberate, unexplained+len(r.unexplained)
+		r := Compare(recorded, answered, rows)
+		equal, deliberate, unexplained = equal+r.Equal, deliberate+r.Deliberate, unexplained+len(r.Unexplained)
 		t.Logf("%-18s %4d equal, %4d deliberate, %3d unexplained, %3d not in the recording", part,
-			r.equal, r.deliberate, len(r.unexplained), len(r.unrecorded))
-		for _, u := range r.unexplained {
+			r.Equal, r.Deliberate, len(r.Unexplained), len(r.Unrecorded))
+		for _, u := range r.Unexplained {
 			t.Errorf("%s: %s", part, u)
 		}
 		// What was not recorded here is recorded elsewhere: at least it works.
-		for _, u := range r.unrecorded {
+		for _, u := range r.Unrecorded {
 			if u.Status == 0 || u.Status >= 500 && u.Status != 501 {
 				t.Errorf("%s: %s: answered %d: %s", part, u.Case, u.Status, u.detail())
 			}
@@ -102,8 +102,8 @@ func TestReplay(t *testing.T) {
 	}
 	boxes := map[string]int{}
 	for _, d := range rows {
-		boxes[d.Box] += d.used
-		if d.used == 0 && len(only) == len(parts) {
+		boxes[d.Box] += d.Used
+		if d.Used == 0 && len(only) == len(parts) {
 			t.Errorf("differences.yaml: the row %q explains nothing", d)
 		}
 	}
@@ -126,76 +126,22 @@ func probe(ctx context.Context, url, authURL, dir string, parts ...string) (stri
 	return log.String(), err
 }
 
-type result struct {
-	equal, deliberate int
-	unexplained       []string
-	unrecorded        []Exchange
-}
-
-// compare holds the answers against the recording, case by case.
-func compare(recorded, answered []Exchange, rows []*Difference) result {
-	byCase := map[string]Exchange{}
-	for _, e := range answered {
-		byCase[e.Case] = e
-	}
-	var r result
-	ids := &identifiers{live: map[string]string{}}
-	known := map[string]bool{}
-	for _, want := range recorded {
-		known[want.Case] = true
-		got, ok := byCase[want.Case]
-		if !ok {
-			r.unexplained = append(r.unexplained, want.Case+": the prober did not get to it")
-			continue
-		}
-		plain := difference(want, got, ids)
-		if plain == "" {
-			r.equal++
-			continue
-		}
-		var used []*Difference
-		for _, d := range rows {
-			if d.applies(want) {
-				want = d.wanted(want, got)
-				used = append(used, d)
-			}
-		}
-		if d := difference(want, got, ids); d != "" {
-			if len(used) == 0 {
-				d = plain
-			}
-			r.unexplained = append(r.unexplained, fmt.Sprintf("%s: %s (rows: %v)", want.Case, d, used))
-			continue
-		}
-		r.deliberate++
-		for _, d := range used {
-			d.used++
-		}
-	}
-	for _, e := range answered {
-		if !known[e.Case] {
-			r.unrecorded = append(r.unrecorded, e)
-		}
-	}
-	return r
-}
-
 // TestRecordingsExplainThemselves: a recording compared with itself is equal
 // throughout, and every row is about some recorded case.
 func TestRecordingsExplainThemselves(t *testing.T) {
-	rows, err := loadDifferences("differences.yaml")
+	rows, err := Differences("differences.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	about := map[*Difference]bool{}
 	for _, part := range parts {
-		recorded, err := load("recorded", part)
+		recorded, err := Load("recorded", "api-"+part)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := compare(recorded, recorded, nil)
-		if r.equal != len(recorded) {
-			t.Errorf("%s: %d of %d equal to themselves: %v", part, r.equal, len(recorded), r.unexplained)
+		r := Compare(recorded, recorded, nil)
+		if r.Equal != len(recorded) {
+			t.Errorf("%s: %d of %d equal to themselves: %v", part, r.Equal, len(recorded), r.Unexplained)
 		}
 		for _, e := range recorded {
 			want := e

@@ -1,7 +1,10 @@
 """Runs the commands of the transcripts in recorded/ with the real openstack
 client, and prints transcripts of the same form.
 
-  commands.py RECORDED_DIR OUT_DIR CARAFE_URL AUTH_URL PASSWORD
+  commands.py RECORDED_DIR OUT_DIR CARAFE_URL RECORDER_URL AUTH_URL PASSWORD
+
+The recorder is the address in the catalogue: it passes the client's requests
+on, and is told the name of each scenario.
 
 The client takes seconds to import itself, so it is imported once and each
 command is a fork. Between two commands it waits until no cluster is in
@@ -19,7 +22,7 @@ import sys
 import time
 import urllib.parse
 
-recorded, out_dir, url, auth_url, password = sys.argv[1:6]
+recorded, out_dir, url, recorder, auth_url, password = sys.argv[1:7]
 sys.argv = ['openstack']        # its help and errors name the program
 
 import magnumclient.osc.v1
@@ -126,7 +129,7 @@ for name in SCENARIOS:
         for d in ('cfg1', 'cfg2'):
             os.makedirs(TMP + '/' + d, exist_ok=True)
     transcript = []
-    own = {}                    # a recorded uuid stands for an object; here it has another
+    call(recorder, 'PUT', '/scenario/' + name)
     for user, line, shown in steps:
         if 'IN_PROGRESS' not in shown:
             settle()
@@ -141,5 +144,6 @@ for name in SCENARIOS:
                 found = [o['uuid'] for o in have if o['name'] == wanted] or [u]
             line = line.replace(u, found[0])
         transcript.append(run(user, line))
+    call(recorder, 'PUT', '/scenario/')
     with open('%s/cli-%s.txt' % (out_dir, name), 'w') as f:
         f.write('\n'.join(transcript).replace(TMP, '<DIR>'))

@@ -2,16 +2,24 @@ package scenario
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"carafe/test/golden"
 	"carafe/test/golden/cloud"
 	"carafe/test/instance"
 )
@@ -39,14 +47,15 @@ func TestCommands(t *testing.T) {
 	c := cloud.Start()
 	t.Cleanup(c.Close)
 	carafe := instance.Start(t, instance.Config{Env: c.Settings()})
-	c.Register("container-infra", "magnum", carafe.URL+"/v1")
 	out := t.TempDir()
 	if keep := os.Getenv("CARAFE_COMMANDS_OUT"); keep != "" {
 		out = keep
 	}
+	recorder := record(t, carafe.URL, out)
+	c.Register("container-infra", "magnum", recorder+"/v1")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	script := exec.CommandContext(ctx, filepath.Join(client(t, "openstack"), "python3"), "commands.py", "recorded", out, carafe.URL, c.AuthURL(), cloud.Password)
+	script := exec.CommandContext(ctx, filepath.Join(client(t, "openstack"), "python3"), "commands.py", "recorded", out, carafe.URL, recorder, c.AuthURL(), cloud.Password)
 	if said, err := script.CombinedOutput(); err != nil || len(said) > 0 {
 		t.Errorf("commands.py: %v\n%s", err, said)
 	}
@@ -103,6 +112,107 @@ func TestCommands(t *testing.T) {
 		}
 	}
 	t.Logf("%d commands equal, %d deliberately not", equal, deliberate)
+	exchanges(t, out, files)
+}
+
+// exchanges holds what the client was answered in each scenario against what
+// Magnum answered it, by the rows of the API's replay and the client's own.
+func exchanges(t *testing.T, out string, files []string) {
+	t.Helper()
+	var rows []*golden.Difference
+	own := 0
+	for i, file := range []string{"exchanges.yaml", "../golden/differences.yaml"} {
+		r, err := golden.Differences(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			own = len(r)
+		}
+		rows = append(rows, r...)
+	}
+	var equal, deliberate, unexplained int
+	for _, file := range files {
+		name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "cli-"), ".txt")
+		recorded, err := golden.Load("../golden/recorded", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answered, err := golden.Load(out, name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if len(answered) != len(recorded) {
+			t.Errorf("%s: the client asked %d times, not %d", name, len(answered), len(recorded))
+		}
+		r := golden.Compare(recorded, answered, rows)
+		equal, deliberate, unexplained = equal+r.Equal, deliberate+r.Deliberate, unexplained+len(r.Unexplained)
+		for _, u := range r.Unexplained {
+			t.Errorf("%s: %s", name, u)
+		}
+	}
+	for _, d := range rows[:own] {
+		if d.Used == 0 {
+			t.Errorf("exchanges.yaml: the row %q explains nothing", d)
+		}
+	}
+	fmt.Printf("golden, openstack client: %d equal / %d deliberate / %d unexplained\n", equal, deliberate, unexplained)
+}
+
+// record runs a proxy that writes down the exchanges of each scenario, as the
+// recordings were made, and gives its address.
+func record(t *testing.T, to, dir string) string {
+	t.Helper()
+	target, err := url.Parse(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	var mu sync.Mutex
+	var file *os.File
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if name, ok := strings.CutPrefix(r.URL.Path, "/scenario/"); ok {
+			mu.Lock()
+			defer mu.Unlock()
+			if file != nil {
+				_ = file.Close() // read by this test, which would notice
+				file = nil
+			}
+			if name != "" {
+				if file, err = os.Create(filepath.Join(dir, name+".jsonl")); err != nil {
+					t.Error(err)
+				}
+			}
+			return
+		}
+		answer := httptest.NewRecorder()
+		path := r.URL.RequestURI()
+		proxy.ServeHTTP(answer, r)
+		var body any
+		if answer.Body.Len() > 0 && json.Unmarshal(answer.Body.Bytes(), &body) != nil {
+			body = map[string]any{"__text__": answer.Body.String()}
+		}
+		headers := map[string]string{}
+		for k := range answer.Header() {
+			headers[k] = answer.Header().Get(k)
+			w.Header().Set(k, answer.Header().Get(k))
+		}
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(answer.Body.Bytes()) // the client would notice
+		mu.Lock()
+		defer mu.Unlock()
+		if file != nil {
+			line, err := json.Marshal(map[string]any{"method": r.Method, "path": path, "status": answer.Code,
+				"response_headers": headers, "response_body": body})
+			if err != nil {
+				t.Error(err)
+			}
+			_, _ = file.Write(append(line, '\n'))
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 func (e *exempt) leaveOut(s string, lines *regexp.Regexp, given string) string {
