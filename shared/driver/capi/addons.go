@@ -267,6 +267,9 @@ func (r *render) keystoneAuth() bool {
 
 // chosenAddons are the add-ons of this cluster, in the order of their need.
 func (r *render) chosenAddons(version string) ([]string, error) {
+	if version == unknownVersion {
+		return nil, nil
+	}
 	needed := []string{"ccm", r.networkDriver()}
 	if err := r.Addons.supports(version, needed...); err != nil {
 		return nil, err

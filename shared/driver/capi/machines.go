@@ -48,7 +48,7 @@ func (r *render) controlPlane() {
 		Version:  r.version,
 		MachineTemplate: controlplanev1.KubeadmControlPlaneMachineTemplate{
 			ObjectMeta: clusterv1.ObjectMeta{Labels: map[string]string{
-				"node-role.kubernetes.io/master": "", labelRole: magnum.RoleMaster, labelNodeGroup: g.UUID,
+				"node-role.kubernetes.io/master": "", managedBy: manager, labelRole: magnum.RoleMaster, labelNodeGroup: g.UUID,
 			}},
 			Spec: controlplanev1.KubeadmControlPlaneMachineTemplateSpec{
 				Deletion: controlplanev1.KubeadmControlPlaneMachineTemplateDeletionSpec{
@@ -181,6 +181,7 @@ func (r *render) strategy(g *group, live *clusterv1.MachineDeployment) clusterv1
 // reach the nodes, and a change of them replaces no node.
 func (r *render) machineLabels(g *group, own map[string]string) map[string]string {
 	labels := maps.Clone(own)
+	labels[managedBy] = manager // machines are listed by it
 	labels["node-role.kubernetes.io/"+slug(g.Role, 63)] = ""
 	if labelValue(g.Name) {
 		labels["node.cluster.x-k8s.io/nodegroup"] = g.Name
@@ -203,8 +204,7 @@ func synced(key string) bool {
 // replicas is the number of nodes to ask for now; nil: the autoscaler asks.
 func (r *render) replicas(g *group, live *clusterv1.MachineDeployment) *int32 {
 	if g.autoscaled {
-		// Cluster API puts a new group at its lower bound. Somebody's resize
-		// is written beside this apply, see Driver.scale.
+		r.scale(g, live)
 		return nil
 	}
 	want := int32(g.NodeCount)
@@ -223,6 +223,38 @@ func (r *render) replicas(g *group, live *clusterv1.MachineDeployment) *int32 {
 		return ptr.To(max(previous-int32(len(nodes)), 0))
 	}
 	return &want
+}
+
+// scale sizes an autoscaled group once in an operation that asks for a size;
+// from then on the autoscaler does.
+func (r *render) scale(g *group, live *clusterv1.MachineDeployment) {
+	op := r.desired().Operation
+	switch op.Kind {
+	case magnum.ClusterCreate, magnum.NodeGroupCreate, magnum.ClusterResize:
+	default:
+		return
+	}
+	if op.NodeGroupID != nil && *op.NodeGroupID != g.UUID || op.NodeGroupID == nil && op.Kind == magnum.ClusterResize && !g.IsDefault {
+		return
+	}
+	if live != nil && live.Annotations[annotationScaled] == strconv.FormatInt(op.Seq, 10) {
+		return
+	}
+	if r.plan.Scale == nil {
+		r.plan.Scale = map[string]int32{}
+	}
+	r.plan.Scale[g.name] = int32(min(max(g.NodeCount, g.min), g.max))
+}
+
+// unmark lets machines stay that an earlier operation had marked.
+func (r *render) unmark() {
+	for _, m := range r.Observed.Machines {
+		if m.Annotations[deleteMark] == manager && m.DeletionTimestamp.IsZero() && !slices.Contains(r.plan.Mark, m.Name) {
+			r.plan.Unmark = append(r.plan.Unmark, m.Name)
+		}
+	}
+	slices.Sort(r.plan.Mark)
+	slices.Sort(r.plan.Unmark)
 }
 
 // match finds the machines of a group by server id, node name, machine name

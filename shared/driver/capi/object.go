@@ -40,6 +40,7 @@ const (
 	annotationResolved    = ourDomain + "resolved"
 	annotationCredential  = ourDomain + "credential-epoch"
 	annotationContentHash = ourDomain + "cloud-config-hash"
+	annotationVolumes     = ourDomain + "delete-volumes"
 )
 
 const infrastructureGroup = "infrastructure.cluster.x-k8s.io"
@@ -49,6 +50,7 @@ const infrastructureGroup = "infrastructure.cluster.x-k8s.io"
 var (
 	clusterKind      = clusterv1.GroupVersion.WithKind("Cluster")
 	deploymentKind   = clusterv1.GroupVersion.WithKind("MachineDeployment")
+	machineSetKind   = clusterv1.GroupVersion.WithKind("MachineSet")
 	machineKind      = clusterv1.GroupVersion.WithKind("Machine")
 	healthCheckKind  = clusterv1.GroupVersion.WithKind("MachineHealthCheck")
 	controlPlaneKind = controlplanev1.GroupVersion.WithKind("KubeadmControlPlane")
@@ -59,6 +61,8 @@ var (
 	secretKind       = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
 	configMapKind    = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 )
+
+type kindOf = schema.GroupVersionKind
 
 func (d Dialect) kind(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: infrastructureGroup, Version: string(d), Kind: kind}

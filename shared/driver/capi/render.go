@@ -24,6 +24,8 @@ type Plan struct {
 	// Mark names machines that must be the first to go, Unmark those that
 	// were marked and stay.
 	Mark, Unmark []string
+	// Scale sizes autoscaled groups once, by name.
+	Scale map[string]int32
 	// Delete are objects that should no longer be.
 	Delete []Key
 	// Rolls names the node groups whose machines this plan replaces.
@@ -76,6 +78,7 @@ func Render(in Input) (Plan, error) {
 		return Plan{}, err
 	}
 	r.workerGroups()
+	r.unmark()
 	r.autoscaler()
 	return r.plan, nil
 }
@@ -124,6 +127,9 @@ func (r *render) cluster() {
 	}
 	if data, err := json.Marshal(r.Resolved); err == nil && string(data) != "{}" {
 		meta.Annotations[annotationResolved] = string(data)
+	}
+	if r.truth("delete_volumes") {
+		meta.Annotations[annotationVolumes] = "true"
 	}
 	spec := clusterv1.ClusterSpec{
 		ClusterNetwork: clusterv1.ClusterNetwork{

@@ -1,0 +1,140 @@
+package capi
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+
+	"carafe/shared/driver"
+	"carafe/shared/fault"
+	"carafe/shared/magnum"
+)
+
+// Observe looks at one cluster. While an operation runs it also takes the next
+// step of it: workers follow an upgraded control plane, named nodes are
+// replaced after they have gone, a deleted cluster's load balancers are swept.
+func (d *Driver) Observe(ctx context.Context, ref driver.Ref) (driver.Observation, error) {
+	dialect, err := d.client.infrastructureDialect(ctx)
+	if err != nil {
+		return driver.Observation{}, classify(err)
+	}
+	s, err := d.client.snapshot(ctx, dialect, namespaceName(d.config.NamespacePrefix, ref.ProjectID), ClusterName(ref.Cluster))
+	if err != nil {
+		return driver.Observation{}, classify(err)
+	}
+	o, err := d.observe(ctx, ref, s, dialect)
+	return o, classify(err)
+}
+
+// observeParallel steps are taken at once when many clusters are observed.
+const observeParallel = 4
+
+// few clusters are read one by one, more by listing everything.
+const few = 2
+
+// ObserveAll looks at many clusters with a number of calls that does not grow
+// with them; only a cluster that takes a step costs calls of its own.
+func (d *Driver) ObserveAll(ctx context.Context, refs []driver.Ref) []driver.Result {
+	out := make([]driver.Result, len(refs))
+	if len(refs) <= few {
+		for i, ref := range refs {
+			out[i].Observation, out[i].Err = d.Observe(ctx, ref)
+		}
+		return out
+	}
+	fail := func(err error) []driver.Result {
+		for i := range out {
+			out[i].Err = classify(err)
+		}
+		return out
+	}
+	dialect, err := d.client.infrastructureDialect(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	all, err := d.client.snapshots(ctx, dialect)
+	if err != nil {
+		return fail(err)
+	}
+	var g errgroup.Group
+	g.SetLimit(observeParallel)
+	for i, ref := range refs {
+		g.Go(func() error {
+			p := place{namespaceName(d.config.NamespacePrefix, ref.ProjectID), ClusterName(ref.Cluster)}
+			s := all[p]
+			if s == nil {
+				s = newSnapshot()
+			}
+			var err error
+			if d.acts(ref, s, dialect) {
+				// Whoever acts must not act on the past.
+				s, err = d.client.snapshot(ctx, dialect, p.namespace, p.name)
+			}
+			if err == nil {
+				out[i].Observation, err = d.observe(ctx, ref, s, dialect)
+			}
+			out[i].Err = classify(err)
+			return nil
+		})
+	}
+	_ = g.Wait() // each result has its own error
+	return out
+}
+
+// acts reports whether observing the cluster means to do something.
+func (d *Driver) acts(ref driver.Ref, s *Snapshot, dialect Dialect) bool {
+	if deleting(ref) {
+		return true
+	}
+	if ref.Operation == nil || s.Cluster == nil || s.paused() || s.dying() {
+		return false
+	}
+	plan, err := Render(d.input(desired(ref), s, dialect))
+	return err == nil && generation(s) == ref.Operation.Seq && !plan.applied(s)
+}
+
+func deleting(ref driver.Ref) bool {
+	return ref.Operation != nil && ref.Operation.Kind == magnum.ClusterDelete || ref.Status == magnum.DeleteInProgress
+}
+
+// applied reports whether the management cluster has all of the plan.
+func (p Plan) applied(s *Snapshot) bool {
+	return len(p.Scale) == 0 && s.Cluster.Annotations[annotationApplied] == p.digest()
+}
+
+func (d *Driver) observe(ctx context.Context, ref driver.Ref, s *Snapshot, dialect Dialect) (driver.Observation, error) {
+	if deleting(ref) {
+		return d.observeDeletion(ctx, ref, s, dialect)
+	}
+	if s.Cluster != nil && s.Cluster.Labels[labelClusterUUID] != ref.UUID {
+		return driver.Observation{}, fault.New(fault.Invalid, "The management cluster has another cluster under the name %s.", s.Cluster.Name).WithReason(fault.ReasonConfiguration)
+	}
+	applied, later := true, []string(nil)
+	if ref.Operation != nil && s.Cluster != nil && !s.paused() && !s.dying() {
+		plan, err := Render(d.input(desired(ref), s, dialect))
+		if err != nil {
+			return driver.Observation{}, err
+		}
+		later = plan.Waits
+		switch {
+		case generation(s) != ref.Operation.Seq:
+			applied = false // Apply has not come that far
+		case !plan.applied(s):
+			applied = false
+			if err := d.apply(ctx, plan, s); err != nil {
+				return driver.Observation{}, err
+			}
+		}
+	}
+	if ref.Operation != nil {
+		d.askNova(ctx, s)
+	}
+	return assess(ref, s, d.config, applied, later, d.now()), nil
+}
+
+// RotateCredential moves a cluster to a new application credential. No node is
+// replaced: only the provider and the add-ons use it.
+func (d *Driver) RotateCredential(ctx context.Context, c driver.Cluster) error {
+	_, err := d.Apply(ctx, c)
+	return err
+}
