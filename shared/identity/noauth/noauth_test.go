@@ -14,8 +14,10 @@ func TestAuthenticate(t *testing.T) {
 	demo := identity.Caller{
 		UserID: UserID, UserName: User, UserDomainID: "default", UserDomainName: "Default",
 		ProjectID: ProjectID, ProjectName: Project, ProjectDomainID: "default",
-		Roles: []string{"member", "reader"},
+		Roles: []string{"member", "reader", "admin"},
 	}
+	tenant := demo
+	tenant.ProjectID, tenant.ProjectName, tenant.Roles = "p1", "p1", []string{"member", "reader"}
 	other := demo
 	other.ProjectID, other.ProjectName = "p2", "second"
 	other.UserID, other.UserName = "u2", "u2"
@@ -24,7 +26,8 @@ func TestAuthenticate(t *testing.T) {
 		headers map[string]string
 		want    identity.Caller
 	}{
-		"nothing said": {nil, demo},
+		"nothing said":     {nil, demo},
+		"only the project": {map[string]string{"X-Project-Id": "p1"}, tenant},
 		"all said": {map[string]string{
 			"X-Project-Id": "p2", "X-Project-Name": "second", "X-User-Id": "u2", "X-Roles": "admin, reader,",
 		}, other},
