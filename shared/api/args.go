@@ -1,6 +1,7 @@
 package api
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -107,14 +108,17 @@ func (rq *request) parseArgs(pairs []pair) error {
 			return err
 		}
 	}
-	var unknown []string
+	var unknown map[string]bool
 	for _, kv := range pairs {
-		if !rq.knows(kv.key) && !slices.Contains(unknown, kv.key) {
-			unknown = append(unknown, kv.key)
+		if !rq.knows(kv.key) {
+			if unknown == nil {
+				unknown = map[string]bool{}
+			}
+			unknown[kv.key] = true
 		}
 	}
 	if unknown != nil {
-		return unknownArgument(joinSorted(unknown)) // B20: sorted
+		return unknownArgument(joinSorted(slices.Collect(maps.Keys(unknown)))) // B20: sorted
 	}
 	for i := range rq.args {
 		if a := &rq.args[i]; a.param.Mandatory && !a.given {

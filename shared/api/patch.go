@@ -165,6 +165,12 @@ func (b *PatchBody) value(op *Operation) error {
 	switch op.Value.(type) {
 	case nil, string, int64, bigInt, bool:
 		return nil
+	case *object, []any:
+		if size(op.Value) > maxValue { // each operation copies what it changes
+			return invalid("value", pyStr(op.Value), tooLarge)
+		}
+	}
+	switch op.Value.(type) {
 	case *object:
 		if f := b.body.Field(op.Path[1:]); f != nil && (f.Type == Labels || f.Type == StringMap) {
 			return nil
@@ -176,6 +182,27 @@ func (b *PatchBody) value(op *Operation) error {
 	}
 	return invalid("value", pyStr(op.Value),
 		"Wrong type. Expected '(<class 'str'>, <class 'int'>)', got '"+pyClass(op.Value)+"'")
+}
+
+const (
+	maxValue = 10 * maxEntries // all elements of a map or list, also nested ones
+	tooLarge = "Value has too many entries"
+)
+
+// size counts the elements of a value.
+func size(v any) int {
+	n := 1
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			n += size(e)
+		}
+	case *object:
+		for _, e := range v.vals {
+			n += size(e)
+		}
+	}
+	return n
 }
 
 // Document is the stored attributes that a patch is applied to: every column
@@ -316,6 +343,9 @@ func (w *working) apply(op *Operation) error {
 				return w.patch.failed(err.Error())
 			}
 			v = parsed
+			if size(v) > maxValue {
+				return invalid(name, op.Path, tooLarge)
+			}
 		case int64, bigInt, bool:
 			return w.patch.failed(errLiteral.Error())
 		}

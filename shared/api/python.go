@@ -315,17 +315,22 @@ func (p *literalParser) list(depth int, closing byte) (any, error) {
 
 // strings reads string literals; ones that follow each other are joined.
 func (p *literalParser) strings() (string, error) {
-	all := ""
+	first, err := p.str()
+	if err != nil {
+		return "", err
+	}
+	var all strings.Builder
+	all.WriteString(first)
 	for {
 		p.space()
 		if p.at == len(p.s) || p.s[p.at] != '\'' && p.s[p.at] != '"' {
-			return all, nil
+			return all.String(), nil
 		}
-		s, err := p.str()
+		next, err := p.str()
 		if err != nil {
 			return "", err
 		}
-		all += s
+		all.WriteString(next)
 	}
 }
 
@@ -401,7 +406,7 @@ func (p *literalParser) number() (any, error) {
 		return n, nil
 	}
 	f, err := strconv.ParseFloat(text, 64)
-	if err != nil && !errors.Is(err, strconv.ErrRange) || strings.ContainsAny(text, "_") {
+	if err != nil && !errors.Is(err, strconv.ErrRange) || !strings.ContainsAny(text, ".eE") || strings.Contains(text, "_") {
 		return nil, errLiteral
 	}
 	return f, nil
