@@ -275,4 +275,4 @@ func anys[T any](list []T) []any {
 func text() object { return object{"type": "string", "pattern": noNUL} }
 
 // noNUL: PostgreSQL cannot store it.
-const noNUL = `^[^\u0000]*$`
+const noNUL = `^[^\x00]*$`

@@ -1,11 +1,13 @@
 package openapi
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"carafe/shared/api"
+	"carafe/shared/magnum"
 )
 
 func schemas() object {
@@ -296,14 +298,30 @@ var fixed = object{
 		"id": object{"type": "integer"}, "report_count": object{"type": "integer"}, "disabled": object{"type": []any{"boolean", "null"}},
 		"disabled_reason": nullableString, "created_at": nullableString, "updated_at": nullableString,
 	}, "host", "binary", "state", "id", "report_count", "disabled", "disabled_reason", "created_at", "updated_at")}}, "mservices"),
-	// These two are Carafe's own; they may gain attributes.
+	// These two are Carafe's own: what was done to a cluster, and what was told of it.
 	"OperationList": history("operations", object{
-		"id": object{"type": "string", "format": "uuid"}, "kind": object{"type": "string"}, "state": object{"type": "string"},
-		"request_id": object{"type": "string"}, "created_at": object{"type": "string"},
-	}, "id", "kind", "state", "created_at"),
+		"id": uuid, "kind": object{"type": "string", "enum": kinds()}, "nodegroup_id": nullableString,
+		"state":     object{"type": "string", "enum": states()},
+		"arguments": object{"description": "What the kind of operation needs."},
+		"error":     nullableString, "error_code": nullableString, "attempt": object{"type": "integer"},
+		"steps":         object{"type": []any{"array", "null"}, "items": object{"type": "string"}},
+		"superseded_by": nullableString, "user_id": object{"type": "string"}, "project_id": object{"type": "string"},
+		"request_id": object{"type": "string"}, "created_at": object{"type": "string"}, "started_at": nullableString,
+		"finished_at": nullableString, "deadline_at": nullableString,
+	}),
 	"EventList": history("events", object{
-		"id": object{"type": "string"}, "type": object{"type": "string"},
-	}, "id", "type"),
+		"id": object{"type": "string"}, "type": object{"type": "string"}, "outcome": object{"type": "string"},
+		"priority": object{"type": "string"}, "operation_id": nullableString, "request_id": object{"type": "string"},
+		"time": object{"type": "string"}, "published_at": nullableString, "data": object{"description": "The CADF payload."},
+	}),
+}
+
+var uuid = object{"type": "string", "format": "uuid"}
+
+func kinds() []any { return anys(magnum.OperationKinds) }
+
+func states() []any {
+	return []any{magnum.Pending, magnum.Running, magnum.Waiting, magnum.Succeeded, magnum.FailedOp, magnum.Superseded}
 }
 
 var nullableString = object{"type": []any{"string", "null"}}
@@ -312,9 +330,11 @@ func closed(properties object, required ...string) object {
 	return object{"type": "object", "properties": properties, "required": anys(required), "additionalProperties": false}
 }
 
-func history(name string, properties object, required ...string) object {
+// history is a list of objects that have all of their properties.
+func history(name string, properties object) object {
+	required := slices.Sorted(maps.Keys(properties))
 	return closed(object{
-		name:   object{"type": "array", "items": object{"type": "object", "properties": properties, "required": anys(required)}},
+		name:   object{"type": "array", "items": closed(properties, required...)},
 		"next": object{"type": "string"},
 	}, name)
 }
