@@ -163,6 +163,9 @@ func (h *host) run(ctx context.Context, listener net.Listener) error {
 	if h.env.Service != "" {
 		s.Quiet = quiet
 	}
+	if h.env.AuthStrategy == "noauth" {
+		s.Handler = function.LocalOnly(s.Handler)
+	}
 	group.Go(func() error { return s.Serve(ctx, listener) })
 	group.Go(func() error { return h.telemetry.Serve(ctx) })
 	if h.whole {

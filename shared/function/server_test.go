@@ -208,6 +208,23 @@ func TestEventsReachTheirFunctions(t *testing.T) {
 	}
 }
 
+func TestLocalOnly(t *testing.T) {
+	t.Parallel()
+	h := LocalOnly(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for host, want := range map[string]int{
+		"127.0.0.1:9511": 200, "127.0.0.1": 200, "localhost:9511": 200, "[::1]:9511": 200, "[::1]": 200,
+		"magnum.example:9511": 421, "": 421, "192.0.2.1": 421, "localhost.example": 421,
+	} {
+		r := httptest.NewRequest("GET", "/v1", nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("Host %q: %d, want %d", host, w.Code, want)
+		}
+	}
+}
+
 func TestPick(t *testing.T) {
 	t.Parallel()
 	all := []Function{{Name: "a"}, {Name: "b"}, {Name: "c"}}

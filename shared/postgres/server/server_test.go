@@ -29,8 +29,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// start is a server for the test. With -short only the first test has one.
 func start(t *testing.T, c Config) *Server {
 	t.Helper()
+	if testing.Short() && t.Name() != "TestDataOutlivesTheServer" {
+		t.Skip("starting servers is slow")
+	}
 	c.Notice = t.Logf
 	s, err := Start(t.Context(), c)
 	if err != nil {
