@@ -30,9 +30,10 @@ type Config struct {
 	// release 2023.2 let pass. [oslo_policy] enforce_new_defaults.
 	EnforceNewDefaults bool `envconfig:"CARAFE_POLICY_ENFORCE_NEW_DEFAULTS" default:"true"`
 	// EnforceScope refuses system- and domain-scoped tokens where a rule is
-	// for projects. Magnum lets them pass: set it to false for operators who
-	// work with a system administrator's token. [oslo_policy] enforce_scope.
-	EnforceScope bool `envconfig:"CARAFE_POLICY_ENFORCE_SCOPE" default:"true"`
+	// for projects. Magnum lets them pass, and operators work with a system
+	// administrator's token: so it is a switch, and off (B07). [oslo_policy]
+	// enforce_scope.
+	EnforceScope bool `envconfig:"CARAFE_POLICY_ENFORCE_SCOPE" default:"false"`
 	// ReloadEvery is how often the files are looked at; 0 means at each decision.
 	ReloadEvery time.Duration `envconfig:"CARAFE_POLICY_RELOAD_EVERY" default:"1s"`
 	// RemoteTimeout bounds an http: or https: check. [oslo_policy] remote_timeout.

@@ -78,8 +78,11 @@ func (e Exchange) fault() map[string]any {
 func (e Exchange) detail() string {
 	f := e.fault()
 	for _, key := range []string{"detail", "description"} {
-		if s, ok := f[key].(string); ok {
+		switch s := f[key].(type) {
+		case string:
 			return s
+		case like:
+			return s.String()
 		}
 	}
 	return ""

@@ -19,6 +19,8 @@ import (
 	"carafe/test/instance"
 )
 
+func TestMain(m *testing.M) { instance.Main(m) }
+
 // parts of the prober, each replayed against a Carafe and a cloud of its own,
 // all side by side: they wait more than they work.
 var parts = []string{

@@ -43,34 +43,35 @@ type Instance struct {
 	log  lockedBuffer
 }
 
-var binary struct {
-	sync.Once
-	path string
-	err  error
+var binary string
+
+// Main runs a package's tests with a carafe built for them; TestMain calls it.
+// CARAFE_BIN names one that is built already.
+func Main(m *testing.M) {
+	code, err := mainWith(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
-// Binary builds carafe once in each test process, into bin/, and gives its
-// path. CARAFE_BIN names one that is built already.
-func Binary(t testing.TB) string {
-	t.Helper()
-	binary.Do(func() {
-		if binary.path = os.Getenv("CARAFE_BIN"); binary.path != "" {
-			return
+func mainWith(m *testing.M) (int, error) {
+	if binary = os.Getenv("CARAFE_BIN"); binary == "" {
+		dir, err := os.MkdirTemp("", "carafe-test-")
+		if err != nil {
+			return 1, err
 		}
+		defer os.RemoveAll(dir)
+		binary = filepath.Join(dir, "carafe")
 		_, file, _, _ := runtime.Caller(0)
-		root := filepath.Dir(filepath.Dir(filepath.Dir(file)))
-		// Not bin/carafe itself: test binaries run side by side.
-		binary.path = filepath.Join(root, "bin", fmt.Sprintf("carafe-test-%d", os.Getpid()))
-		build := exec.Command("go", "build", "-o", binary.path, "./functions/carafe")
-		build.Dir = root
+		build := exec.Command("go", "build", "-o", binary, "./functions/carafe")
+		build.Dir = filepath.Dir(filepath.Dir(filepath.Dir(file)))
 		if out, err := build.CombinedOutput(); err != nil {
-			binary.err = fmt.Errorf("build carafe: %w\n%s", err, out)
+			return 1, fmt.Errorf("build carafe: %w\n%s", err, out)
 		}
-	})
-	if binary.err != nil {
-		t.Fatal(binary.err)
 	}
-	return binary.path
+	return m.Run(), nil
 }
 
 // Start runs a Carafe until the test ends and returns when it answers.
@@ -110,7 +111,7 @@ func Start(t testing.TB, c Config) *Instance {
 // Run starts the process (again) and waits until it answers.
 func (i *Instance) Run() {
 	i.t.Helper()
-	cmd := exec.Command(Binary(i.t), "serve")
+	cmd := exec.Command(binary, "serve")
 	cmd.Dir = i.t.TempDir()
 	cmd.Env = i.env
 	cmd.Stdout, cmd.Stderr = &i.log, &i.log

@@ -12,6 +12,8 @@ import (
 	"carafe/test/instance"
 )
 
+func TestMain(m *testing.M) { instance.Main(m) }
+
 // fast makes the clocks of a test's Carafe quick and its clusters soon ready.
 func fast() map[string]string {
 	return map[string]string{

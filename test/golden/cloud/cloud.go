@@ -102,14 +102,17 @@ func (c *Cloud) AuthURL() string { return c.server.URL + "/v3" }
 // service user, its driver by name, and clocks that keep nobody waiting.
 func (c *Cloud) Settings() map[string]string {
 	return map[string]string{
-		"CARAFE_KEYSTONE_URL":      c.AuthURL(),
-		"CARAFE_KEYSTONE_USERNAME": "magnum",
-		"CARAFE_KEYSTONE_PASSWORD": Password,
-		"CARAFE_CERTIFICATES":      "database",
-		"CARAFE_SIMULATED_NAME":    "k8s_rig_v1",
-		"CARAFE_DEFAULT_DRIVER":    "k8s_rig_v1",
-		"CARAFE_TICK_EVERY":        "200ms",
-		"CARAFE_SYNC_INTERVAL":     "1s", // as the recordings' poll
+		"CARAFE_KEYSTONE_URL":                 c.AuthURL(),
+		"CARAFE_KEYSTONE_USERNAME":            "magnum",
+		"CARAFE_KEYSTONE_PASSWORD":            Password,
+		"CARAFE_SEAL_KEYS":                    "k1:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
+		"CARAFE_CERTIFICATES":                 "database",
+		"CARAFE_DRIVERS":                      "simulated",
+		"CARAFE_ENABLE_PROXY_HEADERS_PARSING": "true",
+		"CARAFE_SIMULATED_NAME":               "k8s_rig_v1",
+		"CARAFE_DEFAULT_DRIVER":               "k8s_rig_v1",
+		"CARAFE_TICK_EVERY":                   "200ms",
+		"CARAFE_SYNC_INTERVAL":                "1s", // as the recordings' poll
 	}
 }
 
