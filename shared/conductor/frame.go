@@ -259,8 +259,7 @@ func (r *Run) await(ctx context.Context, step string) error {
 		if err != nil {
 			return err
 		}
-		due := now.Add(r.Settings.SyncInterval)
-		if err := tx.Ticks.ScheduleSync(ctx, o.ClusterID, &due, 0, ticks[o.ClusterID].Failure); err != nil {
+		if err := tx.Ticks.ScheduleSync(ctx, o.ClusterID, &now, 0, ticks[o.ClusterID].Failure); err != nil {
 			return err
 		}
 		return r.wakeNext(ctx, tx, o.ClusterID, now)
