@@ -7,6 +7,7 @@
 package barbican
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -150,7 +151,8 @@ func (v *Vault) Get(ctx context.Context, ref string) (certificate, key []byte, e
 	if err != nil {
 		return nil, nil, fmt.Errorf("container %s: %w", ref, err)
 	}
-	return certificate, key, nil
+	// Barbican strips the white space around a payload; PEM texts end in a newline.
+	return append(bytes.TrimSpace(certificate), '\n'), key, nil
 }
 
 func getContainer(ctx context.Context, sc *gophercloud.ServiceClient, ref string) (*containers.Container, error) {

@@ -26,11 +26,12 @@ type Flavor struct {
 // among those that the caller may use. Nova cannot search by name, so the name
 // costs one page of a list. Unknown: Invalid, with the text of spec/api.md §6.1.
 func FindFlavor(ctx context.Context, sc *gophercloud.ServiceClient, nameOrID string) (Flavor, error) {
-	f, err := keystone.Whole(flavors.Get(ctx, sc, url.PathEscape(nameOrID)).Extract())
+	f, err := flavors.Get(ctx, sc, url.PathEscape(nameOrID)).Extract()
 	switch {
-	case err == nil && f.ID == nameOrID: // a path such as ".." leads elsewhere
+	case err == nil && f != nil && f.ID == nameOrID:
 		return flavor(f), nil
-	case err != nil && keystone.Status(err) != http.StatusNotFound && keystone.Status(err) != http.StatusBadRequest:
+	case err == nil: // a path such as "detail" leads elsewhere
+	case keystone.Status(err) != http.StatusNotFound && keystone.Status(err) != http.StatusBadRequest:
 		return Flavor{}, keystone.Fault(keystone.Nova, err)
 	}
 	var found *Flavor
