@@ -6,5 +6,9 @@ import (
 )
 
 func openSimulated(p *Platform) (driver.Driver, error) {
-	return simulated.New(p.DB.Simulations, func(string) string { return "https://172.24.4.3:6443" }, p.Now), nil
+	var config simulated.Config
+	if err := ReadConfig(&config); err != nil {
+		return nil, err
+	}
+	return simulated.New(config, p.DB.Simulations, func(string) string { return "https://172.24.4.3:6443" }, p.Now), nil
 }

@@ -28,6 +28,7 @@ var (
 		{regexp.MustCompile(`https?://[A-Za-z0-9.\-]+(:\d+)?`), "<URL>"},
 		{regexp.MustCompile(`\b[a-z]+-\d+-(cluster|template|federation)\b`), "<NAME>-$1"},
 		{regexp.MustCompile(`0x[0-9a-f]{6,}`), "<ADDR>"},
+		{regexp.MustCompile(`\b(rig|simulated) driver: `), "<DRIVER>: "}, // its own words
 		{regexp.MustCompile(`the requested API \w+ is not`), "the requested API <ONE OF THEM> is not"},
 	}
 
@@ -91,6 +92,8 @@ func normal(x any, key string) any {
 			return "<DRIVER>"
 		case key == "node_addresses" || key == "master_addresses":
 			return "<IP>"
+		case key == "host":
+			return "<HOST>"
 		}
 		return text(x)
 	case json.Number:
@@ -165,6 +168,8 @@ func shape(x any) any {
 		return l
 	case nil:
 		return nil
+	case like:
+		return "string"
 	}
 	return fmt.Sprintf("%T", x)
 }
