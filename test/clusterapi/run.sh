@@ -7,4 +7,4 @@ here=$(cd "$(dirname "$0")" && pwd)
 bin=$("$here/build.sh")
 export CARAFE_CLUSTERAPI_BIN="$bin"
 cd "$here/../.."
-exec go test -tags clusterapi -count=1 -timeout 40m ./test/clusterapi/... "$@"
+exec go test -tags clusterapi -count=1 -timeout 40m ./test/clusterapi "$@"

@@ -143,6 +143,7 @@ func (d *Driver) applyCertificate(ctx context.Context, o Object) error {
 // version that it has looked at. Cluster API writes to it too, so a conflict
 // is looked at again.
 func (d *Driver) applyFenced(ctx context.Context, o Object, live *clusterv1.Cluster) error {
+	o = o.DeepCopy() // the plan's own stays as rendered
 	mine, _ := strconv.ParseInt(o.GetAnnotations()[annotationGeneration], 10, 64)
 	for attempt := 0; ; attempt++ {
 		if attempt > 0 || live == nil {
@@ -163,7 +164,6 @@ func (d *Driver) applyFenced(ctx context.Context, o Object, live *clusterv1.Clus
 			keepMark(o, live)
 		}
 		_, err := d.client.apply(ctx, o)
-		o.SetResourceVersion("")
 		if !apierrors.IsConflict(err) || attempt == 9 {
 			return err
 		}
