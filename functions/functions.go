@@ -22,6 +22,7 @@ import (
 	"carafe/functions/federationdelete"
 	"carafe/functions/federations"
 	"carafe/functions/federationupdate"
+	"carafe/functions/healthmonitor"
 	"carafe/functions/nodegroupcreate"
 	"carafe/functions/nodegroupdelete"
 	"carafe/functions/nodegroups"
@@ -66,6 +67,7 @@ var All = []function.Function{
 	federationdelete.Function(),
 
 	statussync.Function(),
+	healthmonitor.Function(),
 	relay.Function(),
 	deadletter.Function(),
 }

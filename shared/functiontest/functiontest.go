@@ -102,6 +102,13 @@ func (b *Bench) NewCluster(t testing.TB, changeTemplate func(*magnum.ClusterTemp
 	if err := b.DB.Clusters.Create(t.Context(), cluster); err != nil {
 		t.Fatal(err)
 	}
+	stored := b.Reload(t, cluster.UUID)
+	if cluster.APIAddress != nil { // no cluster is born with one
+		stored.APIAddress = cluster.APIAddress
+		if err := b.DB.Clusters.Update(t.Context(), &stored, b.Clock); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return b.Reload(t, cluster.UUID)
 }
 

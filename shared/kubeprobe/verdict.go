@@ -72,13 +72,19 @@ func Decide(c magnum.Cluster) (probe bool, h *driver.Health) {
 	switch {
 	case c.Status == magnum.CreateInProgress, c.Status == magnum.DeleteInProgress, c.APIAddress == nil, *c.APIAddress == "":
 		return false, nil // there is nothing to look at, yet or any more (PB-51)
-	case isTrue(c.Labels["auto_healing_enabled"]) && c.Labels["auto_healing_controller"] == "magnum-auto-healer":
-		return false, nil // the healer in the cluster reports by itself
+	case Healed(c):
+		return false, nil
 	case !accessible(c):
 		return false, &driver.Health{Status: magnum.UnknownHealth,
 			Reasons: map[string]string{"api": fmt.Sprintf("The cluster %s is not accessible.", c.Name)}}
 	}
 	return true, nil
+}
+
+// Healed reports whether magnum-auto-healer runs in the cluster: it reports the
+// health by itself.
+func Healed(c magnum.Cluster) bool {
+	return isTrue(c.Labels["auto_healing_enabled"]) && c.Labels["auto_healing_controller"] == "magnum-auto-healer"
 }
 
 // accessible reports whether the API server has an address in public
