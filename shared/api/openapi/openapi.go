@@ -51,6 +51,7 @@ func Document() map[string]any {
 			"securitySchemes": object{"token": object{"type": "apiKey", "in": "header", "name": "X-Auth-Token", "description": "A Keystone token."}},
 			"headers":         headers,
 			"responses":       errorResponses(),
+			"parameters":      versionHeaders(),
 		},
 	}
 }
@@ -108,7 +109,7 @@ func parameters(r *api.Route) []any {
 		list = append(list, query(r, &r.Query[i]))
 	}
 	if r.Operation != "version_list" {
-		list = append(list, object{"name": "OpenStack-API-Version", "in": "header", "schema": versionSchema(r.Min)})
+		list = append(list, object{"$ref": "#/components/parameters/" + versionName(r.Min)})
 	}
 	switch {
 	case r.Method == http.MethodPost && r.Status == http.StatusAccepted:
@@ -128,13 +129,34 @@ func conditional(r *api.Route) bool {
 		(r.Method == http.MethodPatch || r.Method == http.MethodDelete)
 }
 
-func versionSchema(min int) object {
-	var minors []string
-	for m := max(min, api.MinVersion.Minor); m <= api.MaxVersion.Minor; m++ {
-		minors = append(minors, strconv.Itoa(m))
+func versionName(min int) string {
+	if min <= api.MinVersion.Minor {
+		return "Version"
 	}
-	return object{"type": "string", "examples": []any{"container-infra " + api.MaxVersion.String()},
-		"pattern": `^container-infra(structure(-management)?)? ([lL][aA][tT][eE][sS][tT]|1\.(` + strings.Join(minors, "|") + `))$`}
+	return "VersionFrom1." + strconv.Itoa(min)
+}
+
+// versionHeaders are the parameters of the routes by the version that has them first.
+func versionHeaders() object {
+	all := object{}
+	for i := range api.Routes {
+		all[versionName(api.Routes[i].Min)] = versionHeader(api.Routes[i].Min)
+	}
+	return all
+}
+
+func versionHeader(min int) object {
+	versions := []any{}
+	for m := max(min, api.MinVersion.Minor); m <= api.MaxVersion.Minor; m++ {
+		versions = append(versions, "container-infra 1."+strconv.Itoa(m))
+	}
+	h := object{"name": "OpenStack-API-Version", "in": "header",
+		"description": "The microversion; 1.1 if absent. The service may also be called container-infrastructure or container-infrastructure-management, and the header may be a list for several services.",
+		"schema":      object{"type": "string", "enum": append(versions, "container-infra latest")}}
+	if min > api.MinVersion.Minor {
+		h["required"] = true // 1.1 does not have the route
+	}
+	return h
 }
 
 func query(r *api.Route, p *api.Param) object {
@@ -155,7 +177,7 @@ func query(r *api.Route, p *api.Param) object {
 func querySchema(r *api.Route, p *api.Param) object {
 	switch {
 	case p.Name == "sort_key":
-		return object{"type": "string", "enum": anys(r.SortKeys), "default": "id"}
+		return object{"type": "string", "enum": append(anys(r.SortKeys), ""), "default": "id"}
 	case p.Name == "sort_dir":
 		return object{"type": "string", "enum": []any{"asc", "desc"}, "default": "asc"}
 	case p.Name == "type":
@@ -165,7 +187,10 @@ func querySchema(r *api.Route, p *api.Param) object {
 	}
 	switch p.Type {
 	case api.Int:
-		return object{"type": "integer", "minimum": 1}
+		if p.Name == "limit" {
+			return object{"type": "integer", "minimum": 1}
+		}
+		return object{"type": "integer"}
 	case api.Bool:
 		return object{"type": "boolean"}
 	case api.UUID:

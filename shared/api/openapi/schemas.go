@@ -115,8 +115,24 @@ func nullable(s object) object {
 	return s
 }
 
+// integer is a number, or a text or a boolean that counts as one.
+func integer(low, high int) object {
+	spellings := []any{object{"type": "number", "exclusiveMinimum": low - 1, "exclusiveMaximum": high + 1, "description": "A fraction is cut off."}}
+	digits := map[int]string{0: `0*[0-9]{1,9}`, 1: `0*[1-9][0-9]{0,8}`}[low]
+	if digits == "" {
+		digits = `[0-9]{4,5}` // ports
+	}
+	spellings = append(spellings, object{"type": "string", "pattern": `^\s*\+?` + digits + `\s*$`})
+	switch low {
+	case 0:
+		spellings = append(spellings, object{"type": "boolean"})
+	case 1:
+		spellings = append(spellings, object{"type": "boolean", "enum": []any{true}})
+	}
+	return object{"anyOf": spellings}
+}
+
 const (
-	integerText = `^\s*[+-]?[0-9]+(_[0-9]+)*\s*$`
 	booleanText = `^\s*(0|1|[tT]|[fF]|[tT][rR][uU][eE]|[fF][aA][lL][sS][eE]|[oO][nN]|[oO][fF][fF]|[yY]|[nN]|[yY][eE][sS]|[nN][oO])\s*$`
 	uuidText    = `^(urn:)?(uuid:)?\{?([0-9a-fA-F]-?){32}\}?$`
 	dnsText     = `^\s*(\d{1,3}\.){3}\d{1,3}\s*(,\s*(\d{1,3}\.){3}\d{1,3}\s*)*$`
@@ -135,12 +151,7 @@ func input(f *api.Field) object {
 		}
 		return s
 	case api.Int:
-		low, high := f.Bounds()
-		return object{"anyOf": []any{
-			object{"type": "number", "exclusiveMinimum": low - 1, "exclusiveMaximum": high + 1, "description": "A fraction is cut off."},
-			object{"type": "string", "pattern": integerText},
-			object{"type": "boolean"},
-		}}
+		return integer(f.Bounds())
 	case api.Bool:
 		return object{"anyOf": []any{
 			object{"type": "boolean"},
@@ -250,10 +261,13 @@ func patch(p *api.PatchBody) object {
 		"items": object{
 			"type": "object", "required": []any{"path", "op"}, "additionalProperties": false,
 			"properties": object{
-				"op": object{"type": []any{"string", "null"}, "enum": []any{"add", "remove", "replace", nil}},
-				"path": object{"type": "string", "pattern": `^(/[^\s/]+)+$`, "not": object{"enum": anys(internal)},
-					"description": "A JSON pointer. Names of attributes are of letters, digits, _ and -; keys of maps are free."},
-				"value": object{"description": "A scalar, a map or a list; a map or a list also as a string that holds it, in JSON or as a Python literal."},
+				"op": object{"type": "string", "enum": []any{"add", "remove", "replace"}},
+				"path": object{"type": "string", "not": object{"enum": anys(internal)}, "anyOf": []any{
+					object{"pattern": `^(/[A-Za-z0-9_-]+)+$`},
+					object{"pattern": `^/(labels|node_labels|health_status_reason|properties)/([^~\x00]|~[01])+$`},
+				}, "description": "A JSON pointer to an attribute, to a key of a map, or into a list."},
+				"value": object{"type": []any{"string", "integer", "boolean", "null", "object", "array"},
+					"description": "A scalar; for a map or a list also the text that holds it, as JSON or as a Python literal."},
 			},
 		},
 	}
