@@ -27,6 +27,8 @@ func commands() []command {
 	return []command{
 		{"serve", "[NAME...]", "host the functions named; without a name all of them, with a broker and a clock of their own", serve},
 		{"migrate", "up|status", "bring the database's schema up to date, or list its migrations", migrate},
+		{"newkey", "", "print a new key for CARAFE_SEAL_KEYS", newKey},
+		{"rekey", "", "seal all secrets with the first key of CARAFE_SEAL_KEYS, so that the others can go", rekey},
 		{"functions", "", "list the functions: name, kind and what they take", list},
 	}
 }

@@ -562,25 +562,29 @@ func (s *Store) key(ctx context.Context, row postgres.CertificateRow) ([]byte, e
 }
 
 // Reseal seals again, with the current key, up to limit secrets that are sealed
-// with another, and reports how many it did: 0 means that the other keys can go.
-// It may run beside everything else.
+// with another, and reports how many it did: 0 without an error means that the
+// other keys can go. One that does not open does not keep the others. It may run
+// beside everything else.
 func (s *Store) Reseal(ctx context.Context, limit int) (int, error) {
-	certificates, err := s.secrets.Certificates().SealedOtherwise(ctx, s.ring.current, limit)
+	rows, err := s.secrets.Certificates().SealedOtherwise(ctx, s.ring.current, limit)
 	if err != nil {
 		return 0, err
 	}
-	for n, row := range certificates {
-		secret, err := s.ring.open(placeOf(row), row.SealedKey, row.KeyID)
+	done := 0
+	var errs []error
+	for _, row := range rows {
+		sealed, err := s.ring.reseal(placeOf(row), row.SealedKey, row.KeyID)
+		if err == nil {
+			err = s.secrets.Certificates().Reseal(ctx, row, sealed, s.ring.current)
+		}
 		if err != nil {
-			return n, err
+			errs = append(errs, err)
+			continue
 		}
-		sealed, keyID := s.ring.seal(placeOf(row), secret)
-		if err := s.secrets.Certificates().Reseal(ctx, row, sealed, keyID); err != nil {
-			return n, err
-		}
+		done++
 	}
-	credentials, err := s.resealCredentials(ctx, limit-len(certificates))
-	return len(certificates) + credentials, err
+	n, err := s.resealCredentials(ctx, limit)
+	return done + n, errors.Join(append(errs, err)...)
 }
 
 // Pool is the trust that the access's CA gives.

@@ -447,7 +447,7 @@ func TestRekey(t *testing.T) {
 	}
 	total := 0
 	for {
-		n, err := next.Reseal(t.Context(), 3)
+		n, err := next.Reseal(t.Context(), 2)
 		if err != nil {
 			t.Fatal(err)
 		}

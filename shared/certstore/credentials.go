@@ -109,22 +109,22 @@ func (s *Store) deleteCredentials(ctx context.Context, clusterID string, from, t
 }
 
 func (s *Store) resealCredentials(ctx context.Context, limit int) (int, error) {
-	if limit <= 0 {
-		return 0, nil
-	}
 	rows, err := s.secrets.Credentials().SealedOtherwise(ctx, s.ring.current, limit)
 	if err != nil {
 		return 0, err
 	}
-	for n, row := range rows {
-		secret, err := s.ring.open(credentialPlace(row), row.SealedSecret, row.KeyID)
+	done := 0
+	var errs []error
+	for _, row := range rows {
+		sealed, err := s.ring.reseal(credentialPlace(row), row.SealedSecret, row.KeyID)
+		if err == nil {
+			err = s.secrets.Credentials().Reseal(ctx, row, sealed, s.ring.current)
+		}
 		if err != nil {
-			return n, err
+			errs = append(errs, err)
+			continue
 		}
-		sealed, keyID := s.ring.seal(credentialPlace(row), secret)
-		if err := s.secrets.Credentials().Reseal(ctx, row, sealed, keyID); err != nil {
-			return n, err
-		}
+		done++
 	}
-	return len(rows), nil
+	return done, errors.Join(errs...)
 }

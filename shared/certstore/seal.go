@@ -113,3 +113,13 @@ func (k *Keyring) open(p place, sealed []byte, keyID *string) ([]byte, error) {
 	}
 	return secret, nil
 }
+
+// reseal opens a secret and seals it with the current key.
+func (k *Keyring) reseal(p place, sealed []byte, keyID *string) ([]byte, error) {
+	secret, err := k.open(p, sealed, keyID)
+	if err != nil {
+		return nil, err
+	}
+	again, _ := k.seal(p, secret)
+	return again, nil
+}
