@@ -20,6 +20,9 @@ func (f *Field) Bounds() (low, high int) { return f.Min, f.top() }
 // Internal are the paths that no patch may change.
 func (b *PatchBody) Internal() []string { return slices.Clone(b.internal) }
 
+// Fields are the attributes that a patch may name, also in vain.
+func (b *PatchBody) Fields() []Field { return b.body.Fields }
+
 // Has reports whether the route has a query parameter.
 func (r *Route) Has(param string) bool {
 	return slices.ContainsFunc(r.Query, func(p Param) bool { return p.Name == param })

@@ -337,6 +337,9 @@ func (rq *request) arguments(r *http.Request) error {
 const formType = "application/x-www-form-urlencoded"
 
 func mediaType(r *http.Request) string {
+	if _, ok := r.Header["Content-Type"]; !ok {
+		return formType // as WebOb takes a body of which nothing is said
+	}
 	contentType, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	return strings.TrimSpace(contentType)
 }

@@ -527,7 +527,7 @@ func TestBodies(t *testing.T) {
 		{"JavaScript", "PATCH", quota, "text/javascript", `{"hard_limit": 1}`, 204, ""},
 		{"Text", "PATCH", quota, "text/plain", `{}`, 415, "Unknown mimetype: text/plain"},
 		{"PatchType", "PATCH", quota, "application/json-patch+json", `[]`, 415, "Unknown mimetype: application/json-patch+json"},
-		{"NoType", "PATCH", quota, "", `{}`, 415, "Unknown mimetype: "},
+		{"NoType", "PATCH", quota, "", `{}`, 400, `Unknown argument: "{}"`}, // recorded: clusters, create with content type None
 		{"EmptyBody", "PATCH", quota, "application/octet-stream", "", 400, `Missing argument: "quotapatch"`},
 		{"EmptyBodyOfNone", "PATCH", "/v1/certificates/c", "application/octet-stream", "", 202, ""},
 		{"TooLarge", "PATCH", quota, "application/json", strings.Repeat(" ", 101), 413, "larger than 100 bytes"},

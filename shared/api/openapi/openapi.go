@@ -115,7 +115,7 @@ func parameters(r *api.Route) []any {
 	case r.Method == http.MethodPost && r.Status == http.StatusAccepted:
 		list = append(list, object{"name": "Idempotency-Key", "in": "header",
 			"description": "The same key with the same body is answered once.",
-			"schema":      object{"type": "string", "minLength": 1, "maxLength": 255, "pattern": `^[!#-~]([ -~]*[!#-~])?$`}})
+			"schema":      object{"type": "string", "minLength": 1, "maxLength": 255, "pattern": `^[ -~]*[!-~][ -~]*$`}})
 	case conditional(r):
 		list = append(list, object{"name": "If-Match", "in": "header", "schema": object{"type": "string"},
 			"description": "The ETag that the object must have, else 412."})
@@ -183,7 +183,7 @@ func querySchema(r *api.Route, p *api.Param) object {
 	case p.Name == "type":
 		return object{"type": "string", "enum": []any{"cluster"}, "default": "cluster"}
 	case p.Name == "ca_cert_type":
-		return object{"type": "string", "enum": anys(api.CACertTypes)}
+		return object{"type": "string", "enum": append(anys(api.CACertTypes), "")}
 	}
 	switch p.Type {
 	case api.Int:

@@ -117,10 +117,15 @@ func nullable(s object) object {
 
 // integer is a number, or a text or a boolean that counts as one.
 func integer(low, high int) object {
-	spellings := []any{object{"type": "number", "exclusiveMinimum": low - 1, "exclusiveMaximum": high + 1, "description": "A fraction is cut off."}}
+	number := object{"type": "number", "minimum": low, "exclusiveMaximum": high + 1, "description": "A fraction is cut off."}
+	if low == 0 {
+		delete(number, "minimum")
+		number["exclusiveMinimum"] = -1
+	}
+	spellings := []any{number}
 	digits := map[int]string{0: `0*[0-9]{1,9}`, 1: `0*[1-9][0-9]{0,8}`}[low]
 	if digits == "" {
-		digits = `[0-9]{4,5}` // ports
+		digits = `0*(102[4-9]|10[3-9]\d|1[1-9]\d\d|[2-9]\d{3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])` // ports
 	}
 	spellings = append(spellings, object{"type": "string", "pattern": `^\s*\+?` + digits + `\s*$`})
 	switch low {
@@ -269,8 +274,30 @@ func patch(p *api.PatchBody) object {
 				"value": object{"type": []any{"string", "integer", "boolean", "null", "object", "array"},
 					"description": "A scalar; for a map or a list also the text that holds it, as JSON or as a Python literal."},
 			},
+			"allOf": []any{
+				object{"anyOf": []any{ // add and replace need a value
+					object{"properties": object{"op": object{"enum": []any{"remove"}}}},
+					object{"properties": object{"value": object{"not": object{"type": "null"}}}, "required": []any{"value"}},
+				}},
+				object{"anyOf": []any{ // maps and lists only where the attribute is one
+					object{"properties": object{"value": object{"type": []any{"string", "integer", "boolean", "null"}}}},
+					object{"properties": object{"value": object{"type": "object"}, "path": object{"enum": paths(p, api.Labels, api.StringMap)}}},
+					object{"properties": object{"value": object{"type": "array"}, "path": object{"enum": paths(p, api.StringList, api.MapList)}}},
+				}},
+			},
 		},
 	}
+}
+
+// paths are those of the attributes of these types.
+func paths(p *api.PatchBody, types ...api.Type) []any {
+	list := []any{}
+	for _, f := range p.Fields() {
+		if slices.Contains(types, f.Type) {
+			list = append(list, "/"+f.Name)
+		}
+	}
+	return list
 }
 
 // fixed are the schemas that no table of fields gives.
