@@ -112,10 +112,10 @@ func render(t *testing.T, dir string) installation {
 	return i
 }
 
-// each runs check on the base and on every overlay there is.
-func each(t *testing.T, check func(t *testing.T, i installation)) {
+// each runs check on the base and on every overlay there is, and on what else is named.
+func each(t *testing.T, check func(t *testing.T, i installation), also ...string) {
 	t.Helper()
-	dirs := []string{root + "/knative/base"}
+	dirs := append(also, root+"/knative/base")
 	err := filepath.WalkDir(root+"/knative/overlays", func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.Name() == "kustomization.yaml" {
 			dirs = append(dirs, filepath.Dir(path))

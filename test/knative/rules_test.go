@@ -351,7 +351,7 @@ func TestManifestsPassKnativesWebhooks(t *testing.T) {
 				t.Errorf("%s: %s", o, problem)
 			}
 		}
-	})
+	}, root+"/knative/func")
 }
 
 func TestTheRulesBite(t *testing.T) {

@@ -281,7 +281,7 @@ func TestManifestsFitTheirSchemas(t *testing.T) {
 				t.Errorf("%s %s: %v", o.apiVersion(), o, err)
 			}
 		}
-	})
+	}, root+"/knative/func")
 }
 
 // The checks themselves must bite.
