@@ -181,9 +181,6 @@ func (x *recorded) compare(t *testing.T, rt http.Handler, file string) bool {
 		r.Header.Set(k, v)
 	}
 	r.Header.Set("X-Auth-Token", "demo")
-	if _, said := x.RequestHeaders["Content-Type"]; !said && body != "" { // the prober's library says so then
-		r.Header.Set("Content-Type", formType)
-	}
 	w := httptest.NewRecorder()
 	rt.ServeHTTP(w, r)
 	var got ErrorBody
