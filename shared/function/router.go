@@ -131,7 +131,7 @@ func logged(h http.Handler) http.Handler {
 		h.ServeHTTP(seen, r)
 		attrs := []slog.Attr{
 			slog.String("method", r.Method), slog.String("path", r.URL.Path),
-			slog.Int("status", seen.status), slog.Duration("took", time.Since(began)),
+			slog.Int("status", seen.status), slog.Float64("ms", float64(time.Since(began).Microseconds())/1000),
 		}
 		if id := w.Header().Get("X-Openstack-Request-Id"); id != "" {
 			attrs = append(attrs, slog.String("request_id", id))
