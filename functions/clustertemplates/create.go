@@ -8,6 +8,7 @@ import (
 
 	"carafe/shared/api"
 	"carafe/shared/driver"
+	"carafe/shared/fault"
 	"carafe/shared/identity"
 	"carafe/shared/magnum"
 	"carafe/shared/openstack"
@@ -49,6 +50,9 @@ func (s *server) create(w http.ResponseWriter, r *http.Request) error {
 // complete checks a template in Magnum's order and fills in what the option
 // lists, the image and the drivers decide.
 func (s *server) complete(ctx context.Context, caller identity.Caller, t *magnum.ClusterTemplate) error {
+	if t.COE == "" { // an explicit null
+		return fault.New(fault.Invalid, "Requested COE type None is not supported.")
+	}
 	serverType := t.ServerType
 	if serverType == "" { // an explicit null
 		serverType = "None"
@@ -82,6 +86,9 @@ func (s *server) complete(ctx context.Context, caller identity.Caller, t *magnum
 // default. Where a template says neither driver nor distro, the image does.
 func (s *server) choose(ctx context.Context, caller identity.Caller, t *magnum.ClusterTemplate) error {
 	if t.ClusterDistro == nil || t.Driver == nil {
+		if t.ImageID == "" { // an explicit null
+			return fault.New(fault.Invalid, "Image None doesn't contain os_distro field.")
+		}
 		image, err := s.checks.Image(ctx, caller, t.ImageID)
 		if err != nil {
 			return err

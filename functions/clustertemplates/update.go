@@ -43,6 +43,7 @@ func (s *server) update(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	api.SetETag(w, t.Version)
+	t.UpdatedAt = old.UpdatedAt // Magnum answers with the object as it was before the save
 	return api.WriteJSON(w, http.StatusOK, templateOf(ctx, t))
 }
 

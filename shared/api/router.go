@@ -184,7 +184,7 @@ func (rt *Router) find(rq *request, method, path string) (*endpoint, error) {
 	rctx := rt.contexts.Get().(*chi.Context)
 	defer rt.contexts.Put(rctx)
 	e := rt.match(rctx, method, path)
-	if e != nil && !e.closed && e.route.serves(rq.version) && rq.has(e.last) {
+	if e != nil && !e.closed && e.route.serves(rq.version) && rq.has(e) {
 		copy(rq.params[:], rctx.URLParams.Values)
 		return e, nil
 	}
@@ -211,8 +211,13 @@ func (rt *Router) find(rq *request, method, path string) (*endpoint, error) {
 
 // has reports whether the parameter that a path's last segment is exists in
 // the version of the request.
-func (rq *request) has(param string) bool {
-	return param != "rollback" || rq.version.AtLeast(rollback.Since)
+func (rq *request) has(e *endpoint) bool {
+	for i := range e.route.Query {
+		if p := &e.route.Query[i]; p.Name == e.last {
+			return p.Since <= rq.version.Minor
+		}
+	}
+	return true
 }
 
 func (rq *request) notInVersion(e *endpoint) error {

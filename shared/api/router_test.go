@@ -470,7 +470,7 @@ func TestRequestContext(t *testing.T) {
 	rt := newRouter(t, Config{IsAdmin: func(_ context.Context, c identity.Caller) bool { return c.ProjectID == "p" }},
 		echo(t, map[string]Handler{"nodegroup_show": func(w http.ResponseWriter, r *http.Request) error {
 			got.id, got.global = identity.RequestID(r.Context()), GlobalRequestID(r.Context())
-			got.caller, got.version, got.ident = Caller(r.Context()), VersionOf(r.Context()), Path(r, "cluster_id")+"/"+Path(r, "nodegroup_id")
+			got.caller, got.version, got.ident = identity.From(r.Context()), VersionOf(r.Context()), Path(r, "cluster_id")+"/"+Path(r, "nodegroup_id")
 			return NoContent(w)
 		}}))
 	const global = "req-11111111-2222-3333-4444-555555555555"

@@ -1,5 +1,10 @@
 package postgres
 
+import (
+	"strings"
+	"unicode/utf8"
+)
+
 // Ident is how a request names a resource: by uuid if it looks like one, else by
 // name (spec/api.md §4.0.4). Text is what the caller wrote, for messages.
 type Ident struct {
@@ -17,6 +22,9 @@ func (i Ident) where() string {
 func (i Ident) value() string {
 	if i.UUID != "" {
 		return i.UUID
+	}
+	if strings.IndexByte(i.Text, 0) >= 0 || !utf8.ValidString(i.Text) {
+		return "" // PostgreSQL has no such text, so nothing has that name; nor this one
 	}
 	return i.Text
 }

@@ -37,9 +37,9 @@ type Difference struct {
 		Status     int     `yaml:"status"`
 		Detail     *string `yaml:"detail"`
 		DetailLike string  `yaml:"detail_like"`
-		// Set puts values at paths such as errors.0.request_id; ~x is a regular
-		// expression, $detail the detail of the error, $title its title by the
-		// rule of box B12.
+		// Set puts values at paths such as errors.0.request_id; * is anything, ~x
+		// a regular expression, $detail the detail of the error, $title its title
+		// by the rule of box B12.
 		Set map[string]any `yaml:"set"`
 		// Drop removes attributes.
 		Drop []string `yaml:"drop"`
@@ -124,6 +124,9 @@ func (d *Difference) wanted(e, live Exchange) Exchange {
 	if a.Status != 0 {
 		e.Status = a.Status
 	}
+	if e.Status >= 400 {
+		delete(e.Headers, "location")
+	}
 	if a.Anything {
 		e.Body, e.Headers = live.Body, live.Headers
 		return e
@@ -147,6 +150,8 @@ func (d *Difference) wanted(e, live Exchange) Exchange {
 				if detail, ok := e.fault()["detail"].(string); ok {
 					v = titleOf(detail)
 				}
+			case x == "*":
+				v = anything{}
 			case strings.HasPrefix(x, "~"):
 				v = like{regexp.MustCompile(`(?s)` + x[1:])}
 			}
