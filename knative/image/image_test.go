@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,10 +20,21 @@ import (
 
 const limit = 60 << 20
 
-// build makes the image in a folder and reads it back.
+// commit is the source of the last commit, which nobody edits meanwhile.
+func commit(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	export := exec.Command("sh", "-c", `git -C ../.. archive HEAD | tar -x -C "$0"`, dir)
+	if out, err := export.CombinedOutput(); err != nil {
+		t.Fatalf("git archive: %v %s", err, out)
+	}
+	return dir
+}
+
+// buildImage makes the image in a folder and reads it back.
 func buildImage(t *testing.T, o options) (v1.Image, string) {
 	t.Helper()
-	o.checkout, o.platforms, o.tags, o.layout = "../..", "linux/amd64", "latest", t.TempDir()
+	o.platforms, o.tags, o.layout = "linux/amd64", "latest", t.TempDir()
 	var out bytes.Buffer
 	if err := run(context.Background(), o, &out); err != nil {
 		t.Fatal(err)
@@ -44,8 +56,9 @@ func buildImage(t *testing.T, o options) (v1.Image, string) {
 
 func TestTheImage(t *testing.T) {
 	sbom := t.TempDir()
-	image, ref := buildImage(t, options{sbom: sbom})
-	again, refAgain := buildImage(t, options{})
+	source := commit(t)
+	image, ref := buildImage(t, options{checkout: source, sbom: sbom})
+	again, refAgain := buildImage(t, options{checkout: source})
 
 	digest, err := image.Digest()
 	if err != nil {

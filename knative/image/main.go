@@ -28,6 +28,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -92,6 +93,9 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("build %s: %w", program, err)
 	}
+	if o.layout != "" {
+		return writeLayout(o.layout, image, out)
+	}
 	publisher, err := publisherFor(o)
 	if err != nil {
 		return err
@@ -111,14 +115,36 @@ func publisherFor(o options) (publish.Interface, error) {
 	// The repository is named whole: one program needs no name of its own in it.
 	bare := func(base, _ string) string { return base }
 	switch {
-	case o.layout != "":
-		return publish.NewLayout(o.layout), nil
 	case o.tarball != "":
 		return publish.NewTarball(o.tarball, cmp.Or(repo, "ko.local/carafe"), bare, tags), nil
 	case repo != "":
 		return publish.NewDefault(repo, publish.WithNamer(bare), publish.WithTags(tags), publish.WithAuthFromKeychain(authn.DefaultKeychain))
 	}
 	return nil, errors.New("set KO_DOCKER_REPO to a repository, or give -layout or -tarball")
+}
+
+// writeLayout puts the image alone into a folder: ko's own layout takes no path with
+// capital letters.
+func writeLayout(dir string, image build.Result, out io.Writer) error {
+	path, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return fmt.Errorf("write the layout: %w", err)
+	}
+	switch i := image.(type) {
+	case v1.Image:
+		err = path.AppendImage(i)
+	case v1.ImageIndex:
+		err = path.AppendIndex(i)
+	}
+	if err != nil {
+		return fmt.Errorf("write the layout: %w", err)
+	}
+	digest, err := image.Digest()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%s@%s\n", dir, digest)
+	return nil
 }
 
 // baseFor is what the binary stands on: for one platform an image, else an index.
