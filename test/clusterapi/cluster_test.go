@@ -112,6 +112,7 @@ func (s *subject) groupNamed(name string) *magnum.NodeGroup {
 
 // begin puts an operation on the cluster.
 func (s *subject) begin(kind magnum.OperationKind, group *magnum.NodeGroup, arguments string) {
+	s.Version++
 	s.Operation = magnum.Operation{
 		Seq: sequence.Add(1), ID: uuid.NewString(), Kind: kind, ClusterID: s.UUID, State: magnum.Running,
 		RequestID: "req-" + uuid.NewString(), Arguments: []byte(arguments),

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"carafe/shared/fault"
+	"carafe/shared/magnum"
 )
 
 // Addons are the manifests that an operator gives: <add-on>/<minor>/*.yaml,
@@ -310,8 +311,10 @@ func (r *render) addons() error {
 	if r.Observed.ControlPlane != nil && !r.Observed.level(version) {
 		version = r.lowestVersion()
 	}
-	if _, err := r.chosenAddons(r.version); err != nil {
-		return err
+	if op := r.desired().Operation; op.Kind == magnum.ClusterCreate || op.Kind == magnum.ClusterUpgrade {
+		if _, err := r.chosenAddons(r.version); err != nil {
+			return err
+		}
 	}
 	names, err := r.chosenAddons(version)
 	if err != nil {
@@ -320,8 +323,12 @@ func (r *render) addons() error {
 	meta := r.meta(r.name, nil)
 	meta.Annotations = map[string]string{}
 	var resources []any
+	var content []any
 	put := func(name string, files map[string]string) {
 		if files != nil {
+			if name != "cloud-config" {
+				content = append(content, name, files)
+			}
 			data := map[string][]byte{}
 			for k, v := range files {
 				data[k] = []byte(v)
@@ -351,6 +358,7 @@ func (r *render) addons() error {
 	if slices.Contains(names, "csi-cinder") {
 		put("storage-classes", map[string]string{"storage-classes.yaml": r.storageClasses()})
 	}
+	meta.Annotations[annotationSpecHash] = contentHash(content)[:26]
 	r.add(waveCluster, object(resourceSetKind, meta, map[string]any{"spec": map[string]any{
 		"strategy":        "Reconcile",
 		"clusterSelector": map[string]any{"matchLabels": map[string]any{labelClusterUUID: r.UUID}},

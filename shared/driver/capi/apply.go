@@ -20,8 +20,6 @@ import (
 )
 
 const (
-	// annotationApplied is written last: the digest of all that was applied.
-	annotationApplied = ourDomain + "applied"
 	// annotationScaled is the operation that last sized an autoscaled group.
 	annotationScaled = ourDomain + "scaled-by"
 	// resizeManager sizes an autoscaled group once, without owning its size.
@@ -31,7 +29,7 @@ const (
 	templateAge   = time.Hour
 )
 
-// generation is the operation that the cluster's objects are of.
+// generation is the version of the rows that the cluster's objects are of.
 func generation(s *Snapshot) int64 {
 	if s == nil || s.Cluster == nil {
 		return 0
@@ -40,27 +38,14 @@ func generation(s *Snapshot) int64 {
 	return n
 }
 
-// digest is a hash over what a plan applies, the secrets' content and what the
-// provider may change apart: two plans with the same digest are the same wish.
-func (p Plan) digest() string {
-	var parts []any
-	for i, wave := range p.Waves {
-		if i == waveSecrets {
-			continue
-		}
-		for _, o := range wave {
-			if o.GetKind() == "OpenStackCluster" || o.GetName() == addonName(p.Name, "cloud-config") {
-				continue
-			}
-			parts = append(parts, o.Object)
-		}
-	}
-	return contentHash(parts)[:26]
+// stale is for rows that have changed since they were read: a function that
+// slept must read them again before it writes.
+func stale() error {
+	return fault.New(fault.Unavailable, "The cluster has changed meanwhile; its rows are read again")
 }
 
 // apply brings a plan about. Each step can be done again.
 func (d *Driver) apply(ctx context.Context, p Plan, s *Snapshot) error {
-	var cluster Object
 	for i, wave := range p.Waves {
 		if i == waveCluster {
 			if err := d.admit(ctx, p, s); err != nil {
@@ -68,7 +53,7 @@ func (d *Driver) apply(ctx context.Context, p Plan, s *Snapshot) error {
 			}
 			rest := slices.Clone(wave)
 			at := slices.IndexFunc(rest, func(o Object) bool { return o.GroupVersionKind() == clusterKind })
-			cluster = rest[at]
+			cluster := rest[at]
 			rest = slices.Delete(rest, at, at+1)
 			// The Cluster first: it is the fence before all that follows.
 			if err := d.applyFenced(ctx, cluster, s.Cluster); err != nil {
@@ -92,7 +77,7 @@ func (d *Driver) apply(ctx context.Context, p Plan, s *Snapshot) error {
 	}
 	for name, n := range p.Scale {
 		_, err := d.client.merge(ctx, deploymentKind, p.Namespace, name, resizeManager, map[string]any{
-			"metadata": map[string]any{"annotations": map[string]any{annotationScaled: cluster.GetAnnotations()[annotationGeneration]}},
+			"metadata": map[string]any{"annotations": map[string]any{annotationScaled: p.scaledBy}},
 			"spec":     map[string]any{"replicas": n},
 		})
 		if err != nil {
@@ -104,11 +89,7 @@ func (d *Driver) apply(ctx context.Context, p Plan, s *Snapshot) error {
 			return err
 		}
 	}
-	done := cluster.DeepCopy()
-	annotations := done.GetAnnotations()
-	annotations[annotationApplied] = p.digest()
-	done.SetAnnotations(annotations)
-	return d.applyFenced(ctx, done, nil)
+	return nil
 }
 
 func (d *Driver) applyOne(ctx context.Context, o Object) error {
@@ -139,8 +120,8 @@ func (d *Driver) applyCertificate(ctx context.Context, o Object) error {
 	return err
 }
 
-// applyFenced writes the Cluster only if no later operation has: it names the
-// version that it has looked at. Cluster API writes to it too, so a conflict
+// applyFenced writes the Cluster only if nobody with later rows has: it names
+// the version that it has looked at. Cluster API writes to it too, so a conflict
 // is looked at again.
 func (d *Driver) applyFenced(ctx context.Context, o Object, live *clusterv1.Cluster) error {
 	o = o.DeepCopy() // the plan's own stays as rendered
@@ -157,24 +138,14 @@ func (d *Driver) applyFenced(ctx context.Context, o Object, live *clusterv1.Clus
 				return fault.New(fault.Conflict, "The cluster is being deleted on the management cluster.")
 			}
 			if generation(&Snapshot{Cluster: live}) > mine {
-				return fault.New(fault.Conflict, "A later operation has already reached the management cluster.")
+				return stale()
 			}
 			o.SetResourceVersion(live.ResourceVersion)
-			// Until all is applied again, the mark of the last time stands.
-			keepMark(o, live)
 		}
 		_, err := d.client.apply(ctx, o)
 		if !apierrors.IsConflict(err) || attempt == 9 {
 			return err
 		}
-	}
-}
-
-func keepMark(o Object, live *clusterv1.Cluster) {
-	annotations := o.GetAnnotations()
-	if old := live.Annotations[annotationApplied]; old != "" && annotations[annotationApplied] == "" {
-		annotations[annotationApplied] = old
-		o.SetAnnotations(annotations)
 	}
 }
 

@@ -56,7 +56,7 @@ func (r *render) autoscaler() {
 		"subjects": []any{map[string]any{"kind": "ServiceAccount", "name": name, "namespace": r.namespace}},
 	}))
 	labels := map[string]any{"app.kubernetes.io/name": "cluster-autoscaler", "app.kubernetes.io/instance": name}
-	r.add(waveGroups, object(podDeploymentKind, meta(), map[string]any{"spec": map[string]any{
+	spec := map[string]any{
 		"replicas": 1,
 		"selector": map[string]any{"matchLabels": labels},
 		"template": map[string]any{
@@ -74,5 +74,8 @@ func (r *render) autoscaler() {
 				"volumes": []any{map[string]any{"name": "kubeconfig", "secret": map[string]any{"secretName": r.name + "-kubeconfig"}}},
 			},
 		},
-	}}))
+	}
+	deployment := meta()
+	deployment.Annotations = map[string]string{annotationSpecHash: contentHash(spec)[:26]}
+	r.add(waveGroups, object(podDeploymentKind, deployment, map[string]any{"spec": spec}))
 }

@@ -142,7 +142,7 @@ func (w *wish) checkUpgrade(s *Snapshot, addons *Addons) error {
 	}
 	workersOnly := false
 	for _, g := range w.workers {
-		if op := w.Operation; op.NodeGroupID != nil && *op.NodeGroupID == g.UUID {
+		if op := w.Operation; op.NodeGroupID != nil && *op.NodeGroupID == g.UUID && !w.upgradesAll() {
 			workersOnly = true
 			if compareVersions(target, lowest) > 0 {
 				return fault.New(fault.Conflict, "The node group %s cannot be on %s before the control plane, which is on %s.", g.Name, target, lowest)

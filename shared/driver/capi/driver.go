@@ -109,7 +109,7 @@ func (d *Driver) input(c driver.Cluster, s *Snapshot, dialect Dialect) Input {
 
 // Apply writes the objects of a cluster, waves in order. It stops where a
 // later step could do harm: at another cluster's certificates, at a cluster
-// that is being deleted or held, at a later operation's mark.
+// that is being deleted or held, at the mark of later rows.
 func (d *Driver) Apply(ctx context.Context, c driver.Cluster) (driver.Accepted, error) {
 	name := ClusterName(c.Cluster)
 	accepted := driver.Accepted{StackID: name}
@@ -152,8 +152,8 @@ func mayApply(s *Snapshot, c driver.Cluster) error {
 	if s.paused() {
 		return fault.New(fault.Unavailable, "The cluster is paused on the management cluster")
 	}
-	if generation(s) > c.Operation.Seq {
-		return fault.New(fault.Conflict, "A later operation has already reached the management cluster.")
+	if generation(s) > c.Version {
+		return stale()
 	}
 	return nil
 }

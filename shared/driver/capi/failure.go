@@ -27,7 +27,8 @@ var (
 	urlForm     = regexp.MustCompile(`https?://[^\s"'\]]+`)
 	requestForm = regexp.MustCompile(`\(?(?:[Rr]equest[- ][Ii][Dd]|[Rr]equest):? ?:? ?req-[0-9a-f-]+\)?|req-[0-9a-f-]{36}`)
 	logsForm    = regexp.MustCompile(`(?i)\.? ?please check controller logs for errors\.?`)
-	bulletForm  = regexp.MustCompile(`(?m)^\* (?:[A-Za-z]+ [^\s:]+: ?|[A-Za-z]+: ?)?`)
+	bulletForm  = regexp.MustCompile(`(?m)^\s*\* (?:[A-Za-z]+ [^\s:]+: ?|[A-Za-z]+: ?)?`)
+	fieldForm   = regexp.MustCompile(` ?\(spec\.[^)]*\)`)
 	spaceForm   = regexp.MustCompile(`\s+`)
 )
 
@@ -49,6 +50,7 @@ func clean(message string) string {
 	s = logsForm.ReplaceAllString(s, "")
 	s = urlForm.ReplaceAllString(s, "")
 	s = requestForm.ReplaceAllString(s, "")
+	s = fieldForm.ReplaceAllString(s, "")
 	s = bulletForm.ReplaceAllString(s, "")
 	s = strings.TrimSpace(spaceForm.ReplaceAllString(s, " "))
 	return strings.TrimRight(s, " .:")

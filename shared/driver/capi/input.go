@@ -173,6 +173,9 @@ func (w *wish) group(n magnum.NodeGroup, config Config) (group, error) {
 		return g, err
 	}
 	g.image = first(n.ImageID, &w.Template.ImageID)
+	if (n.IsDefault || w.Operation.Kind == magnum.ClusterUpgrade) && w.Template.ImageID != "" {
+		g.image = w.Template.ImageID // the rows of a group keep the image that it was made with
+	}
 	g.flavor = first(n.FlavorID, w.FlavorID, w.Template.FlavorID)
 	if n.IsMaster() {
 		g.flavor = first(n.FlavorID, w.MasterFlavorID, w.Template.MasterFlavorID, w.Template.FlavorID)
@@ -231,6 +234,12 @@ func (w *wish) checkMasters(resolved Resolved) error {
 // pickVersion takes the label kube_tag, else what the image says.
 func (w *wish) pickVersion(resolved Resolved) error {
 	version := w.masters.text("kube_tag")
+	if to := w.Template.Labels["kube_tag"]; w.Operation.Kind == magnum.ClusterUpgrade && to != "" {
+		version = to // an upgrade is to the template's version, whatever the cluster was made with
+		if err := byName["kube_tag"].Check(to); err != nil {
+			return err
+		}
+	}
 	image := resolved.Images[w.masters.image].KubeVersion
 	if version == "" {
 		version = image
@@ -277,18 +286,28 @@ func (w *wish) nodesToRemove(g group) []string {
 }
 
 // upgrades reports whether the operation moves the group to what the template
-// and the rows say now.
-func upgrades(op *magnum.Operation, g group) bool {
-	if op == nil {
-		return false
-	}
+// and the rows say now. An upgrade of the default workers is one of the whole
+// cluster: Magnum names them when the user names no group.
+func (w *wish) upgrades(g *group) bool {
+	op := w.Operation
 	switch op.Kind {
 	case magnum.ClusterCreate:
 		return true
-	case magnum.ClusterUpgrade, magnum.NodeGroupUpdate, magnum.NodeGroupCreate:
+	case magnum.NodeGroupUpdate, magnum.NodeGroupCreate:
 		return op.NodeGroupID == nil || *op.NodeGroupID == g.UUID
+	case magnum.ClusterUpgrade:
+		return op.NodeGroupID == nil || *op.NodeGroupID == g.UUID || w.upgradesAll()
 	}
 	return false
+}
+
+// upgradesAll reports whether an upgrade is of the whole cluster.
+func (w *wish) upgradesAll() bool {
+	op := w.Operation
+	if op.Kind != magnum.ClusterUpgrade {
+		return false
+	}
+	return op.NodeGroupID == nil || slices.ContainsFunc(w.workers, func(g group) bool { return g.IsDefault && g.UUID == *op.NodeGroupID })
 }
 
 // arguments are the operation's, if it has any of that form.

@@ -67,7 +67,7 @@ func (r *render) controlPlane() {
 			MaxRetry: ptr.To[int32](3), RetryPeriodSeconds: ptr.To[int32](1200), MinHealthyPeriodSeconds: ptr.To[int32](3600),
 		},
 	}
-	if live == nil || op.Kind == magnum.ClusterCreate || op.Kind == magnum.ClusterUpgrade && upgrades(&op, *g) {
+	if live == nil || op.Kind == magnum.ClusterCreate || op.Kind == magnum.ClusterUpgrade && r.upgrades(g) {
 		t := r.machineTemplate(g)
 		r.add(waveTemplates, t)
 		spec.MachineTemplate.Spec.InfrastructureRef = ref(t.GroupVersionKind(), t.GetName())
@@ -208,6 +208,10 @@ func (r *render) replicas(g *group, live *clusterv1.MachineDeployment) *int32 {
 		return nil
 	}
 	want := int32(g.NodeCount)
+	if live != nil && !r.concerns(g) {
+		// Another operation may be in the middle of replacing its nodes.
+		return live.Spec.Replicas
+	}
 	nodes := r.nodesToRemove(*g)
 	if len(nodes) == 0 || live == nil {
 		return &want
@@ -246,9 +250,19 @@ func (r *render) scale(g *group, live *clusterv1.MachineDeployment) {
 	r.plan.Scale[g.name] = int32(min(max(g.NodeCount, g.min), g.max))
 }
 
+// concerns reports whether the operation is about the group: several may run,
+// each for a group of its own.
+func (r *render) concerns(g *group) bool {
+	op := r.desired().Operation
+	return op.NodeGroupID == nil || *op.NodeGroupID == g.UUID || r.upgrades(g)
+}
+
 // unmark lets machines stay that an earlier operation had marked.
 func (r *render) unmark() {
 	for _, m := range r.Observed.Machines {
+		if op := r.desired().Operation; op.NodeGroupID != nil && *op.NodeGroupID != m.Labels[labelNodeGroup] {
+			continue
+		}
 		if m.Annotations[deleteMark] == manager && m.DeletionTimestamp.IsZero() && !slices.Contains(r.plan.Mark, m.Name) {
 			r.plan.Unmark = append(r.plan.Unmark, m.Name)
 		}

@@ -37,6 +37,11 @@ func (c *client) snapshot(ctx context.Context, dialect Dialect, namespace, name 
 	g.Go(func() error {
 		return each(ctx, c, dialect.kind("OpenStackMachine"), namespace, selector, false, func(m *infrastructureMachine) { s.Servers[m.Name] = m })
 	})
+	if c.config.AutoscalerImage != "" {
+		g.Go(func() error {
+			return getInto(ctx, c, podDeploymentKind, namespace, autoscalerName(name), &s.Autoscaler)
+		})
+	}
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
@@ -111,6 +116,13 @@ func (c *client) snapshots(ctx context.Context, dialect Dialect) (map[place]*Sna
 			in(&o.ObjectMeta, func(s *Snapshot) { s.ResourceSet = o })
 		})
 	})
+	if c.config.AutoscalerImage != "" {
+		g.Go(func() error {
+			return each(ctx, c, podDeploymentKind, "", ours, true, func(o *metav1.PartialObjectMetadata) {
+				in(&o.ObjectMeta, func(s *Snapshot) { s.Autoscaler = o })
+			})
+		})
+	}
 	// A binding is Cluster API's own and bears the cluster's name, no label of ours.
 	bindings := map[place]*addonsv1.ClusterResourceSetBinding{}
 	g.Go(func() error {

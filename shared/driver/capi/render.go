@@ -24,8 +24,9 @@ type Plan struct {
 	// Mark names machines that must be the first to go, Unmark those that
 	// were marked and stay.
 	Mark, Unmark []string
-	// Scale sizes autoscaled groups once, by name.
-	Scale map[string]int32
+	// Scale sizes autoscaled groups once, by name, in the operation scaledBy.
+	Scale    map[string]int32
+	scaledBy string
 	// Delete are objects that should no longer be.
 	Delete []Key
 	// Rolls names the node groups whose machines this plan replaces.
@@ -63,7 +64,7 @@ func Render(in Input) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	r := &render{Input: in, wish: w, plan: Plan{Name: w.name, Namespace: w.namespace, Waves: make([][]Object, waves)}}
+	r := &render{Input: in, wish: w, plan: Plan{Name: w.name, Namespace: w.namespace, scaledBy: strconv.FormatInt(in.Cluster.Operation.Seq, 10), Waves: make([][]Object, waves)}}
 	if r.Observed == nil {
 		r.Observed = &Snapshot{}
 	}
@@ -122,11 +123,16 @@ func (r *render) cluster() {
 	meta.Annotations = map[string]string{
 		annotationClusterName: d.Name,
 		annotationTemplate:    d.ClusterTemplateID,
-		annotationGeneration:  strconv.FormatInt(d.Operation.Seq, 10),
+		annotationGeneration:  strconv.FormatInt(d.Version, 10),
 		annotationOperation:   d.Operation.RequestID,
 	}
 	if data, err := json.Marshal(r.Resolved); err == nil && string(data) != "{}" {
 		meta.Annotations[annotationResolved] = string(data)
+	}
+	if d.Credential != nil {
+		meta.Annotations[annotationCredential] = strconv.Itoa(d.Credential.Epoch)
+	} else if live := r.Observed.Cluster; live != nil && live.Annotations[annotationCredential] != "" {
+		meta.Annotations[annotationCredential] = live.Annotations[annotationCredential]
 	}
 	if r.truth("delete_volumes") {
 		meta.Annotations[annotationVolumes] = "true"
@@ -181,7 +187,7 @@ func (r *render) workerGroups() {
 	for i := range r.workers {
 		g := &r.workers[i]
 		live := r.Observed.Deployments[g.name]
-		adopt := live == nil || upgrades(op, *g)
+		adopt := live == nil || r.upgrades(g)
 		version := r.cpVersion
 		switch {
 		case live == nil && r.Observed.ControlPlane != nil && !r.Observed.level(r.cpVersion):

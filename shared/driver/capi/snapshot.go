@@ -19,6 +19,7 @@ type Snapshot struct {
 	Servers        map[string]*infrastructureMachine // by name
 	ResourceSet    *addonsv1.ClusterResourceSet
 	Binding        *addonsv1.ClusterResourceSetBinding
+	Autoscaler     *metav1.PartialObjectMetadata // its Deployment, where Carafe runs one
 }
 
 // infrastructureCluster is what the driver reads of an OpenStackCluster.

@@ -39,9 +39,14 @@ func assess(ref driver.Ref, s *Snapshot, config Config, applied bool, later []st
 		o.Progress, o.Reason = driver.InProgress, "The cluster is paused on the management cluster."
 		return o
 	}
-	done := applied && len(later) == 0
+	written := applied && len(later) == 0
+	done := written
 	for _, g := range ref.NodeGroups {
 		n := a.group(g)
+		if n.Progress == driver.Complete && !written && ref.Operation != nil && ref.Operation.NodeGroupID != nil && *ref.Operation.NodeGroupID == g.UUID {
+			// What the operation asks for has not all been written yet.
+			n.Progress = driver.InProgress
+		}
 		o.NodeGroups[g.UUID] = n
 		switch n.Progress {
 		case driver.Failed:
@@ -342,9 +347,9 @@ func (a *assessment) sentence(later []string) string {
 		return "Waiting for " + strings.Join(later, ", ") + "."
 	}
 	if c := condition(c.Status.Conditions, c.Generation, clusterv1.AvailableCondition); c != nil && c.Status != metav1.ConditionTrue && c.Message != "" {
-		return "Waiting for: " + clean(c.Message) + "."
+		return "The cluster is not available yet: " + clean(c.Message) + "."
 	}
-	return ""
+	return "Waiting for the management cluster to see the change."
 }
 
 func rank(g magnum.NodeGroup) int {
@@ -368,7 +373,7 @@ func (a *assessment) upgrading(later []string) string {
 		}
 	}
 	switch {
-	case !a.s.level(target) && op.NodeGroupID == nil:
+	case !a.s.level(target):
 		return fmt.Sprintf("Upgrading: control plane %d of %d on %s, then %d nodegroups.", countAt(cp.Status.Versions, target), ptr.Deref(cp.Spec.Replicas, 0), target, len(a.s.Deployments))
 	case left > 0 && len(later) > 0:
 		return fmt.Sprintf("Upgrading: control plane on %s, %d of %d nodegroups still to go.", target, left, len(a.s.Deployments))

@@ -90,16 +90,11 @@ func (d *Driver) acts(ref driver.Ref, s *Snapshot, dialect Dialect) bool {
 		return false
 	}
 	plan, err := Render(d.input(desired(ref), s, dialect))
-	return err == nil && generation(s) == ref.Operation.Seq && !plan.applied(s)
+	return err == nil && generation(s) <= ref.Version && plan.missing(s) != ""
 }
 
 func deleting(ref driver.Ref) bool {
 	return ref.Operation != nil && ref.Operation.Kind == magnum.ClusterDelete || ref.Status == magnum.DeleteInProgress
-}
-
-// applied reports whether the management cluster has all of the plan.
-func (p Plan) applied(s *Snapshot) bool {
-	return len(p.Scale) == 0 && s.Cluster.Annotations[annotationApplied] == p.digest()
 }
 
 func (d *Driver) observe(ctx context.Context, ref driver.Ref, s *Snapshot, dialect Dialect) (driver.Observation, error) {
@@ -116,13 +111,12 @@ func (d *Driver) observe(ctx context.Context, ref driver.Ref, s *Snapshot, diale
 			return driver.Observation{}, err
 		}
 		later = plan.Waits
-		switch {
-		case generation(s) != ref.Operation.Seq:
-			applied = false // Apply has not come that far
-		case !plan.applied(s):
+		if plan.missing(s) != "" {
 			applied = false
-			if err := d.apply(ctx, plan, s); err != nil {
-				return driver.Observation{}, err
+			if generation(s) <= ref.Version {
+				if err := d.apply(ctx, plan, s); err != nil {
+					return driver.Observation{}, err
+				}
 			}
 		}
 	}

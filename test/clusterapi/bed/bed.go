@@ -196,7 +196,7 @@ func (b *Bed) startControllers(ctx context.Context, k *keys, ports []int) error 
 	webhook, health, diagnostics := ports[:4], ports[4:8], ports[8:12]
 	for i, c := range controllers {
 		flags := []string{
-			"--feature-gates=ClusterTopology=false,MachinePool=false", fmt.Sprintf("--webhook-port=%d", webhook[i]), "--webhook-cert-dir=" + k.folder,
+			"--feature-gates=ClusterTopology=false,MachinePool=false,KubeadmBootstrapFormatIgnition=true", fmt.Sprintf("--webhook-port=%d", webhook[i]), "--webhook-cert-dir=" + k.folder,
 			fmt.Sprintf("--health-addr=127.0.0.1:%d", health[i]), fmt.Sprintf("--diagnostics-address=127.0.0.1:%d", diagnostics[i]),
 			"--insecure-diagnostics", "--kube-api-qps=200", "--kube-api-burst=400", "--sync-period=10m",
 		}

@@ -105,7 +105,8 @@ func (s *stack) shadow(ctx context.Context, u *unstructured.Unstructured, kind, 
 // vanish deletes the shadow and reports whether it has gone.
 func (s *stack) vanish(ctx context.Context, u *unstructured.Unstructured, kind string) (bool, error) {
 	d := object(infrastructure, kind)
-	err := s.Get(ctx, client.ObjectKeyFromObject(u), d)
+	// Past the cache: a shadow that was made a moment ago must not be missed.
+	err := s.live.Get(ctx, client.ObjectKeyFromObject(u), d)
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
