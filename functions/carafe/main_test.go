@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -118,6 +119,7 @@ func TestRefusals(t *testing.T) {
 		{"PortInUse", "serve", map[string]string{"CARAFE_LISTEN": taken.Addr().String(), "CARAFE_DATABASE_URL": nobody}, "is in use: stop what listens there"},
 		{"DatabaseAway", "serve", map[string]string{"CARAFE_LISTEN": "127.0.0.1:0", "CARAFE_DATABASE_URL": nobody}, "the database cannot be reached"},
 		{"DatabaseMalformed", "migrate up", map[string]string{"CARAFE_DATABASE_URL": "postgres://%zz"}, "not a PostgreSQL connection string"},
+		{"SomeHTTPFunctions", "serve clusters quotas", map[string]string{"CARAFE_LISTEN": "127.0.0.1:0", "CARAFE_DATABASE_URL": nobody}, "one HTTP function or all of them"},
 		{"SinkMalformed", "serve relay", map[string]string{"CARAFE_LISTEN": "127.0.0.1:0", "CARAFE_DATABASE_URL": nobody, "K_SINK": "broker"}, "K_SINK"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -260,6 +262,94 @@ func TestReadinessTellsTheTruth(t *testing.T) {
 	if got := status(t, url+"/", "kube-probe/1.34"); got != 503 {
 		t.Errorf("the kubelet's probe: %d, want 503", got)
 	}
+}
+
+// TestWithABrokerOutside is all of Carafe in one process as on Knative: events
+// leave for K_SINK, and come back by POST, as do the ticks.
+func TestWithABrokerOutside(t *testing.T) {
+	var url string
+	var mu sync.Mutex
+	sent := map[string]int{}
+	broker := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		typ := r.Header.Get("Ce-Type")
+		mu.Lock()
+		sent[typ]++
+		mu.Unlock()
+		w.WriteHeader(http.StatusAccepted)
+		if !strings.HasPrefix(typ, "magnum.conductor.") {
+			return
+		}
+		event, err := http.NewRequest(http.MethodPost, url, r.Body)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		event.Header = r.Header.Clone()
+		resp, err := http.DefaultClient.Do(event)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusNoContent {
+			t.Errorf("%s: answered %d", typ, resp.StatusCode)
+		}
+	}))
+	defer broker.Close()
+	url = serving(t, map[string]string{"CARAFE_DATABASE_URL": pgtest.URL(t), "K_SINK": broker.URL})
+
+	call(t, "POST", url+"/v1/clustertemplates", `{"name":"small","coe":"kubernetes","image_id":"ubuntu","external_network_id":"public",
+		"flavor_id":"m1.small","master_flavor_id":"m1.small","labels":{"kube_tag":"v1.34.1"}}`)
+	call(t, "POST", url+"/v1/clusters", `{"name":"c1","cluster_template_id":"small","node_count":1}`)
+	for end := time.Now().Add(60 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		tick, err := http.NewRequest(http.MethodPost, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tick.Header = http.Header{"Ce-Specversion": {"1.0"}, "Ce-Id": {"1"}, "Ce-Type": {events.Tick},
+			"Ce-Source": {"/apis/v1/namespaces/clouds/pingsources/statussync"}}
+		resp, err := http.DefaultClient.Do(tick)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusNoContent {
+			t.Fatalf("tick: %d", resp.StatusCode)
+		}
+		cluster := call(t, "GET", url+"/v1/clusters/c1", "")
+		if strings.Contains(cluster, `"CREATE_COMPLETE"`) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the cluster does not get ready: %s", cluster)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if sent[events.ClusterCreate] != 1 || sent[events.NotifyClusterCreate] == 0 {
+		t.Errorf("the broker got %v", sent)
+	}
+}
+
+// call makes a request as a client does, and gives the answer's body.
+func call(t *testing.T, method, url, body string) string {
+	t.Helper()
+	req, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("OpenStack-API-Version", "container-infra latest")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode > 299 {
+		t.Fatalf("%s %s: %d %s (%v)", method, url, resp.StatusCode, answer, err)
+	}
+	return string(answer)
 }
 
 func TestFunctionsAreListed(t *testing.T) {

@@ -55,6 +55,11 @@ func Build(ctx context.Context, functions []Function, p *Platform, t *telemetry.
 	only := part
 	if part == "api" {
 		only = api.All
+		for _, r := range api.Routes {
+			if handlers[r.Operation] == nil {
+				return nil, fmt.Errorf("a process serves one HTTP function or all of them: %s is missing", r.Function)
+			}
+		}
 	}
 	router, err := api.NewRouter(p.API, only, handlers)
 	if err != nil {
