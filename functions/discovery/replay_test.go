@@ -61,7 +61,7 @@ func router(t *testing.T) http.Handler {
 			if id := api.Path(req, "cluster_template_ident"); id != "" {
 				return fault.New(fault.NotFound, "ClusterTemplate %s could not be found.", id)
 			}
-			if api.Caller(req.Context()).ProjectID == "" {
+			if identity.From(req.Context()).ProjectID == "" {
 				return fault.New(fault.Forbidden, "Policy doesn't allow %s to be performed.", r.Rules[0])
 			}
 			return api.WriteJSON(w, r.Status, map[string][]any{strings.TrimPrefix(r.Path, "/"): {}})

@@ -3,8 +3,6 @@ package api
 import (
 	"context"
 	"net/http"
-
-	"carafe/shared/identity"
 )
 
 // request is what the middleware learns of a request; one allocation holds it.
@@ -93,6 +91,3 @@ func GlobalRequestID(ctx context.Context) string {
 	}
 	return ""
 }
-
-// Caller is who sent the request.
-func Caller(ctx context.Context) identity.Caller { return identity.From(ctx) }

@@ -415,6 +415,7 @@ func TestErrorAfterTheAnswer(t *testing.T) {
 	if err != nil || resp.StatusCode != 202 || string(body) != `{"uuid":"u"}` || resp.ContentLength != int64(len(body)) {
 		t.Errorf("%d %s (%v)", resp.StatusCode, body, err)
 	}
+	server.Close() // waits for the handler
 	if !strings.Contains(logged.String(), "broker away") {
 		t.Error("not logged")
 	}
