@@ -26,6 +26,8 @@ type Route struct {
 	SortKeys []string
 	Body     *Body
 	Patch    *PatchBody
+	// Idempotent operations take an Idempotency-Key.
+	Idempotent bool
 	// Status is that of success; Answer names the schema of its body.
 	Status  int
 	Answer  string
@@ -91,8 +93,8 @@ var Routes = []Route{
 	{Operation: "cluster_list", Function: "clusters", Method: http.MethodGet, Path: "/clusters", Rules: []string{"cluster:get_all", "cluster:get_all_all_projects"}, Query: params(pageParams, clusterFilters), SortKeys: ClusterSortKeys, Status: 200, Answer: "ClusterList", Summary: "List clusters"},
 	{Operation: "cluster_detail", Function: "clusters", Method: http.MethodGet, Path: "/clusters/detail", Rules: []string{"cluster:detail", "cluster:detail_all_projects"}, Query: params(pageParams, clusterFilters), SortKeys: ClusterSortKeys, Status: 200, Answer: "ClusterDetailList", Summary: "List clusters with all attributes"},
 	{Operation: "cluster_show", Function: "clusters", Method: http.MethodGet, Path: "/clusters/{cluster_ident}", Rules: []string{"cluster:get_one_all_projects", "cluster:get"}, Status: 200, Answer: "Cluster", Summary: "Show a cluster"},
-	{Operation: "cluster_create", Function: "clusters", Method: http.MethodPost, Path: "/clusters", Rules: []string{"cluster:create"}, Query: []Param{dryRun}, Body: ClusterCreate, Status: 202, Answer: "Accepted", Summary: "Create a cluster"},
-	{Operation: "cluster_update", Function: "clusters", Method: http.MethodPatch, Path: "/clusters/{cluster_ident}", Also: "/clusters/{cluster_ident}/{rollback}", Rules: []string{"cluster:update_all_projects", "cluster:update", "cluster:update_health_status"}, Query: []Param{rollback, dryRun}, Patch: ClusterPatch, Status: 202, Answer: "Accepted", Summary: "Change the number of nodes or report health"},
+	{Operation: "cluster_create", Function: "clusters", Method: http.MethodPost, Path: "/clusters", Rules: []string{"cluster:create"}, Query: []Param{dryRun}, Body: ClusterCreate, Idempotent: true, Status: 202, Answer: "Accepted", Summary: "Create a cluster"},
+	{Operation: "cluster_update", Function: "clusters", Method: http.MethodPatch, Path: "/clusters/{cluster_ident}", Also: "/clusters/{cluster_ident}/{rollback}", Rules: []string{"cluster:update_all_projects", "cluster:update", "cluster:update_health_status"}, Query: []Param{rollback, dryRun}, Patch: ClusterPatch, Idempotent: true, Status: 202, Answer: "Accepted", Summary: "Change the number of nodes or report health"},
 	{Operation: "cluster_delete", Function: "clusters", Method: http.MethodDelete, Path: "/clusters/{cluster_ident}", Rules: []string{"cluster:delete_all_projects", "cluster:delete"}, Status: 204, Summary: "Delete a cluster"},
 	{Operation: "cluster_operations", Function: "clusters", Method: http.MethodGet, Path: "/clusters/{cluster_ident}/operations", Rules: []string{"cluster:get_one_all_projects", "cluster:get"}, Query: pageParams[:2], Status: 200, Answer: "OperationList", Summary: "List what was done to a cluster, newest first"},
 	{Operation: "cluster_events", Function: "clusters", Method: http.MethodGet, Path: "/clusters/{cluster_ident}/events", Rules: []string{"cluster:get_one_all_projects", "cluster:get"}, Query: pageParams[:2], Status: 200, Answer: "EventList", Summary: "List the events of a cluster, newest first"},
@@ -102,7 +104,7 @@ var Routes = []Route{
 
 	{Operation: "nodegroup_list", Function: "nodegroups", Method: http.MethodGet, Path: "/clusters/{cluster_id}/nodegroups", Min: 9, Rules: []string{"nodegroup:get_all", "nodegroup:get_all_all_projects"}, Query: params(pageParams, []Param{{Name: "role", Type: Text}}), SortKeys: NodeGroupSortKeys, Status: 200, Answer: "NodeGroupList", Summary: "List the node groups of a cluster"},
 	{Operation: "nodegroup_show", Function: "nodegroups", Method: http.MethodGet, Path: "/clusters/{cluster_id}/nodegroups/{nodegroup_id}", Min: 9, Rules: []string{"nodegroup:get", "nodegroup:get_one_all_projects"}, Status: 200, Answer: "NodeGroup", Summary: "Show a node group"},
-	{Operation: "nodegroup_create", Function: "nodegroups", Method: http.MethodPost, Path: "/clusters/{cluster_id}/nodegroups", Min: 9, Rules: []string{"nodegroup:create", "nodegroup:create_all_projects"}, Query: []Param{dryRun}, Body: NodeGroupCreate, Status: 202, Answer: "NodeGroup", Summary: "Create a node group"},
+	{Operation: "nodegroup_create", Function: "nodegroups", Method: http.MethodPost, Path: "/clusters/{cluster_id}/nodegroups", Min: 9, Rules: []string{"nodegroup:create", "nodegroup:create_all_projects"}, Query: []Param{dryRun}, Body: NodeGroupCreate, Idempotent: true, Status: 202, Answer: "NodeGroup", Summary: "Create a node group"},
 	{Operation: "nodegroup_update", Function: "nodegroups", Method: http.MethodPatch, Path: "/clusters/{cluster_id}/nodegroups/{nodegroup_id}", Min: 9, Rules: []string{"nodegroup:update", "nodegroup:update_all_projects"}, Query: []Param{dryRun}, Patch: NodeGroupPatch, Status: 202, Answer: "NodeGroup", Summary: "Update the limits, labels or taints of a node group"},
 	{Operation: "nodegroup_delete", Function: "nodegroups", Method: http.MethodDelete, Path: "/clusters/{cluster_id}/nodegroups/{nodegroup_id}", Min: 9, Rules: []string{"nodegroup:delete", "nodegroup:delete_all_projects"}, Status: 204, Summary: "Delete a node group"},
 

@@ -111,12 +111,12 @@ func parameters(r *api.Route) []any {
 	if r.Operation != "version_list" {
 		list = append(list, object{"$ref": "#/components/parameters/" + versionName(r.Min)})
 	}
-	switch {
-	case r.Method == http.MethodPost && r.Status == http.StatusAccepted:
+	if r.Idempotent {
 		list = append(list, object{"name": "Idempotency-Key", "in": "header",
 			"description": "The same key with the same body is answered once.",
 			"schema":      object{"type": "string", "minLength": 1, "maxLength": 255, "pattern": `^[ -~]*[!-~][ -~]*$`}})
-	case conditional(r):
+	}
+	if conditional(r) {
 		list = append(list, object{"name": "If-Match", "in": "header", "schema": object{"type": "string"},
 			"description": "The ETag that the object must have, else 412."})
 	}
