@@ -35,6 +35,7 @@ type victim struct {
 	Method     string // Apply or Delete
 	Calls      int64  // it dies after the answer to this call; 0: it lives
 	Cluster    driver.Cluster
+	Pairs      [4][2][]byte // the certificates, which hide from encoders
 }
 
 const victimVariable = "CARAFE_CLUSTERAPI_VICTIM"
@@ -53,6 +54,8 @@ func TestVictim(t *testing.T) {
 	if err := json.Unmarshal(data, &v); err != nil {
 		t.Fatal(err)
 	}
+	pair := func(i int) driver.KeyPair { return driver.KeyPair{Certificate: v.Pairs[i][0], Key: v.Pairs[i][1]} }
+	v.Cluster.Certificates = &driver.Certificates{Kubernetes: pair(0), Etcd: pair(1), FrontProxy: pair(2), Client: pair(3)}
 	if err := v.run(t, func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }); err != nil {
 		t.Fatal(err)
 	}
@@ -115,6 +118,11 @@ func (f roundTripper) RoundTrip(q *http.Request) (*http.Response, error) { retur
 // killed on the way.
 func (v victim) killed(t *testing.T) bool {
 	t.Helper()
+	c := v.Cluster.Certificates
+	for i, pair := range []driver.KeyPair{c.Kubernetes, c.Etcd, c.FrontProxy, c.Client} {
+		v.Pairs[i] = [2][]byte{pair.Certificate, pair.Key}
+	}
+	v.Cluster.Certificates = nil
 	data, err := json.Marshal(v)
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -262,18 +263,22 @@ func until(ctx context.Context, limit time.Duration, f func(context.Context) err
 	}
 }
 
-// freePorts asks the kernel for ports that nobody has.
+// freePorts finds ports that nobody has, below those that the kernel gives to
+// outgoing connections: between here and their use nobody takes them by chance.
 func freePorts(n int) ([]int, error) {
 	var out []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for range 1000 {
+		port := 24000 + rand.IntN(8000)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
-			return nil, err
+			continue
 		}
 		defer l.Close()
-		out = append(out, l.Addr().(*net.TCPAddr).Port)
+		if out = append(out, port); len(out) == n {
+			return out, nil
+		}
 	}
-	return out, nil
+	return nil, errors.New("no free ports between 24000 and 32000")
 }
 
 // Root is the project's folder.
