@@ -164,7 +164,9 @@ func (rt *Router) derive() {
 			rt.put(r.Method, strings.Join(segments[:end], "/"),
 				&endpoint{route: r, missing: strings.Trim(segments[end], "{}")})
 		}
-		if len(segments) > 3 && isParam(segments[2]) && !isParam(segments[3]) { // /clusters//nodegroups
+		// /clusters//nodegroups is /clusters/nodegroups. Carafe's own routes below
+		// a cluster take no name from clusters: one may be called "events".
+		if len(segments) > 3 && isParam(segments[2]) && !isParam(segments[3]) && r.Function != "clusters" {
 			rt.put(r.Method, strings.Join(append([]string{"", segments[1]}, segments[3:]...), "/"),
 				&endpoint{route: r, missing: strings.Trim(segments[2], "{}")})
 		}
@@ -331,10 +333,8 @@ func (rq *request) arguments(r *http.Request) error {
 			rq.raw = nil
 		}
 	}
-	if e.missing != "" && len(e.route.Query) > 0 {
-		// The path lacks an argument and the query could have it all the same
-		// (DELETE /quotas); what is wrong with it does not matter.
-		return nil
+	if e.missing != "" {
+		return nil // what the query has does not matter any more
 	}
 	return rq.parseArgs(pairs)
 }

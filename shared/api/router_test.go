@@ -258,6 +258,7 @@ func TestRouting(t *testing.T) {
 		{"PATCH", "/v1/certificates/c1", v11, 202, "certificate_rotate"},
 		{"GET", "/v1/quotas/p/Cluster", v11, 200, "quota_show"},
 		{"DELETE", "/v1/quotas?project_id=p&resource=Cluster", v11, 204, ""},
+		{"GET", "/v1/clusters/events", v11, 200, "cluster_show"}, // a name like any other
 		{"GET", "/v1/clusters/c1/operations", v11, 200, "cluster_operations"},
 		{"GET", "/v1/clusters/c1/events?limit=2", v11, 200, "cluster_events"},
 		{"GET", "/v1/openapi.json", v11, 200, "openapi_show"},
