@@ -314,13 +314,15 @@ CREATE TABLE functions_seen (
 
 -- What the simulated driver pretends about each cluster.
 CREATE TABLE simulated_clusters (
-    cluster_id   uuid PRIMARY KEY,
+    cluster_id   uuid PRIMARY KEY REFERENCES clusters (uuid) ON DELETE CASCADE,
+    -- Its API server's loopback address: 127.1.0.0 is 65536, and so on.
+    number       integer GENERATED ALWAYS AS IDENTITY (MINVALUE 65537 MAXVALUE 16646144 CYCLE) NOT NULL UNIQUE,
     operation    text NOT NULL,             -- create, resize, ng_create, … of the last Apply or Delete
     operation_id uuid,
     polls        integer NOT NULL DEFAULT 0,
     deletes      integer NOT NULL DEFAULT 0, -- deletes begun: a delete fails only once
     began_at     timestamptz NOT NULL,
-    state        jsonb NOT NULL DEFAULT '{}'
+    nodes        jsonb NOT NULL DEFAULT '{}' -- by node group
 );
 
 -- +goose Down

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"carafe/shared/driver/simulated"
 	"carafe/shared/events"
 	"carafe/shared/function"
 	"carafe/shared/telemetry"
@@ -112,7 +113,8 @@ type host struct {
 
 	built     []function.Built
 	inProcess events.InProcess
-	broker    *events.Broker // of the whole only
+	broker    *events.Broker      // of the whole only
+	endpoint  *simulated.Endpoint // of the whole only, with that driver
 }
 
 // build makes the publisher, the platform and then the functions on it.
@@ -125,6 +127,11 @@ func (h *host) build(ctx context.Context) error {
 	p, err := function.NewPlatform(ctx, h.env, h.db.DB, publisher, h.owner, h.telemetry)
 	if err != nil {
 		return oneLine(err)
+	}
+	if h.whole {
+		if h.endpoint, err = function.HostSimulated(ctx, p); err != nil {
+			return oneLine(err)
+		}
 	}
 	if h.built, err = function.Build(ctx, h.functions, p, h.telemetry); err != nil {
 		return err
@@ -144,7 +151,7 @@ func (h *host) publisher(ctx context.Context) (events.Publisher, error) {
 		}
 		return &events.SinkPublisher{Outbox: h.db.Events, Sender: sender, Owner: h.owner, Now: time.Now}, nil
 	case h.whole:
-		h.broker = events.NewBroker(h.db.Events, h.routes, h.inProcess, h.owner, time.Now)
+		h.broker = events.NewBroker(h.db.Events, h.routes, h.inProcess, h.owner, h.env.EventLease, time.Now)
 		return h.broker, nil
 	default:
 		slog.InfoContext(ctx, "K_SINK is not set: events wait in the database until a process with a broker sends them")
@@ -172,6 +179,9 @@ func (h *host) run(ctx context.Context, listener net.Listener) error {
 		clock := events.NewClock(h.routes, h.inProcess)
 		group.Go(func() error { h.broker.Run(ctx); return nil })
 		group.Go(func() error { clock.Run(ctx); return nil })
+	}
+	if h.endpoint != nil {
+		group.Go(func() error { return h.endpoint.Serve(ctx) })
 	}
 	if h.db.own != nil {
 		group.Go(func() error {

@@ -153,6 +153,22 @@ type Result struct {
 	Err         error
 }
 
+// NodeLister is a Driver that can tell the nodes of a cluster one by one.
+type NodeLister interface {
+	// Nodes gives the nodes that there are or will be, by node group uuid, each
+	// group's by index.
+	Nodes(ctx context.Context, ref Ref) (map[string][]Node, error)
+}
+
+// Node is one machine of a node group.
+type Node struct {
+	Index      int    // in its group; never another node's
+	Name       string // of the Kubernetes node
+	ServerID   string // Nova's, and the systemUUID that the node reports; empty: there is none yet
+	ProviderID string
+	Address    string
+}
+
 // HealthObserver is a Driver that knows the health of its clusters without
 // reaching into them.
 type HealthObserver interface {

@@ -1,6 +1,8 @@
 package function
 
 import (
+	"context"
+
 	"carafe/shared/driver"
 	"carafe/shared/driver/simulated"
 )
@@ -10,5 +12,16 @@ func openSimulated(p *Platform) (driver.Driver, error) {
 	if err := ReadConfig(&config); err != nil {
 		return nil, err
 	}
-	return simulated.New(config, p.DB.Simulations, func(string) string { return "https://172.24.4.3:6443" }, p.Now), nil
+	return simulated.New(config, p.DB, p.Now), nil
+}
+
+// HostSimulated makes the endpoint of the simulated driver's clusters, if the
+// platform has that driver; nil: there is nothing to serve.
+func HostSimulated(ctx context.Context, p *Platform) (*simulated.Endpoint, error) {
+	for _, d := range p.Drivers.All() {
+		if d, ok := d.(*simulated.Driver); ok {
+			return d.Host(ctx, p.Secrets)
+		}
+	}
+	return nil, nil
 }

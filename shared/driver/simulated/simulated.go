@@ -9,6 +9,7 @@
 //	test_fail=a,b     these operations end as *_FAILED
 //	test_raise=a,b    the driver refuses these when it is called
 //	test_hold=true    an operation never ends (a delete does)
+//	test_not_ready=N  so many nodes of each group are not Ready
 //
 // A delete that was told to fail or to raise does so once. Operations are create,
 // update, resize, upgrade, delete, rotate_ca, rotate_credential, ng_create,
@@ -17,8 +18,6 @@ package simulated
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"regexp"
 	"slices"
@@ -37,25 +36,34 @@ type Config struct {
 	// Name is what templates call the driver: images and templates made for
 	// another one can be tried under its name.
 	Name string `envconfig:"CARAFE_SIMULATED_NAME" default:"simulated"`
+	// Address is the api_address of every cluster. Empty: each has its own, where
+	// Endpoint serves its API; in a process without one, NoAddress.
+	Address string `envconfig:"CARAFE_SIMULATED_ADDRESS"`
+	// Port is where Endpoint listens; 0: the one of the clusters that there are,
+	// else 6443, else one that is free.
+	Port int `envconfig:"CARAFE_SIMULATED_PORT" default:"0"`
 }
+
+// NoAddress is the api_address of clusters whose API nobody serves.
+const NoAddress = "https://172.24.4.3:6443"
 
 // Driver is the simulated driver.
 type Driver struct {
-	name        string
-	simulations postgres.Simulations
-	address     func(clusterID string) string
-	now         func() time.Time
+	config   Config
+	db       *postgres.DB
+	endpoint *Endpoint // nil: there is none in this process
+	now      func() time.Time
 }
 
-// New makes the driver. address gives the api_address of a cluster that is up.
-func New(config Config, simulations postgres.Simulations, address func(clusterID string) string, now func() time.Time) *Driver {
-	return &Driver{name: config.Name, simulations: simulations, address: address, now: now}
+// New makes the driver.
+func New(config Config, db *postgres.DB, now func() time.Time) *Driver {
+	return &Driver{config: config, db: db, now: now}
 }
 
 // Describe implements driver.Driver.
 func (d *Driver) Describe() driver.Description {
 	return driver.Description{
-		Name: d.name,
+		Name: d.config.Name,
 		ClusterTypes: []driver.ClusterType{
 			{ServerType: "vm", OS: "ubuntu", COE: "kubernetes"},
 			{ServerType: "vm", OS: "flatcar", COE: "kubernetes"},
@@ -76,9 +84,9 @@ var operations = map[magnum.OperationKind]string{
 // Check implements driver.Driver: labels that say how long must be numbers,
 // and control planes odd. Any template is an upgrade, also back, as with the
 // driver of the recordings.
-func (d *Driver) Check(_ context.Context, _ *driver.Ref, desired driver.Cluster) error {
+func (d *Driver) Check(_ context.Context, current *driver.Ref, desired driver.Cluster) error {
 	for _, n := range desired.NodeGroups {
-		for _, name := range []string{"test_polls", "test_delay"} {
+		for _, name := range []string{"test_polls", "test_delay", "test_not_ready"} {
 			if v, ok := n.Labels[name]; ok {
 				if count, err := strconv.Atoi(v); err != nil || count < 0 {
 					return fault.New(fault.Invalid, "The label %s must be a whole number from 0, not '%s'.", name, v)
@@ -91,7 +99,7 @@ func (d *Driver) Check(_ context.Context, _ *driver.Ref, desired driver.Cluster)
 			}
 		}
 	}
-	return nil
+	return checkNodes(current, desired)
 }
 
 // defaultTag is the Kubernetes that clusters without a kube_tag have.
@@ -111,7 +119,7 @@ func version(labels map[string]string, t magnum.ClusterTemplate) string {
 
 // Apply implements driver.Driver: it begins to pretend.
 func (d *Driver) Apply(ctx context.Context, desired driver.Cluster) (driver.Accepted, error) {
-	if err := d.begin(ctx, desired.Cluster.UUID, desired.Operation, labelsOf(desired.Cluster, desired.NodeGroups, desired.Operation)); err != nil {
+	if err := d.begin(ctx, desired); err != nil {
 		return driver.Accepted{}, err
 	}
 	return driver.Accepted{StackID: stackID(desired.Cluster)}, nil
@@ -123,12 +131,12 @@ func (d *Driver) Delete(ctx context.Context, ref driver.Ref) error {
 	if ref.Operation != nil && ref.Operation.Kind == magnum.ClusterDelete {
 		o.ID = ref.Operation.ID
 	}
-	return d.begin(ctx, ref.Cluster.UUID, o, ref.Labels)
+	return d.begin(ctx, driver.Cluster{Cluster: ref.Cluster, NodeGroups: ref.NodeGroups, Operation: o})
 }
 
 // RotateCA implements driver.CARotator.
 func (d *Driver) RotateCA(ctx context.Context, desired driver.Cluster) error {
-	return d.begin(ctx, desired.Cluster.UUID, desired.Operation, desired.Labels)
+	return d.begin(ctx, desired)
 }
 
 // RotateCredential implements driver.CredentialRotator: it takes no time.
@@ -145,9 +153,34 @@ func (d *Driver) Federate(context.Context, magnum.Federation) error { return nil
 // Dissolve does nothing either.
 func (d *Driver) Dissolve(context.Context, magnum.Federation) error { return nil }
 
-func (d *Driver) begin(ctx context.Context, clusterID string, o magnum.Operation, labels map[string]string) error {
-	name := operations[o.Kind]
-	state, err := d.simulations.Begin(ctx, clusterID, name, o.ID, d.now())
+// begin starts an operation from its first poll, unless it is the one that goes
+// on already.
+func (d *Driver) begin(ctx context.Context, desired driver.Cluster) error {
+	name, labels := operations[desired.Operation.Kind], labelsOf(desired.Cluster, desired.NodeGroups, desired.Operation)
+	var state postgres.Simulation
+	err := d.db.InTx(ctx, func(tx *postgres.Store) error {
+		var err error
+		state, err = tx.Simulations.Lock(ctx, desired.Cluster.UUID)
+		fresh := fault.Is(err, fault.NotFound)
+		if err != nil && !fresh {
+			return err
+		}
+		if !fresh && state.Operation == name && state.OperationID == desired.Operation.ID {
+			return nil
+		}
+		nodes := d.nodesAfter(state, desired)
+		state.ClusterID, state.Operation, state.OperationID = desired.Cluster.UUID, name, desired.Operation.ID
+		state.Polls, state.BeganAt, state.Nodes = 0, d.now(), nodes
+		if name == "delete" {
+			state.Deletes++
+		}
+		if fresh {
+			state, err = tx.Simulations.Create(ctx, state)
+		} else {
+			state, err = tx.Simulations.Change(ctx, state)
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -155,6 +188,38 @@ func (d *Driver) begin(ctx context.Context, clusterID string, o magnum.Operation
 		return fault.New(fault.Invalid, "simulated driver: %s was told to raise", name)
 	}
 	return nil
+}
+
+// nodesAfter are the nodes that there will be. A delete leaves them alone: they
+// go with the cluster.
+func (d *Driver) nodesAfter(state postgres.Simulation, desired driver.Cluster) map[string]postgres.SimulatedNodes {
+	after := map[string]postgres.SimulatedNodes{}
+	for _, n := range desired.NodeGroups {
+		was := state.Nodes[n.UUID]
+		present := d.present(state, desired.Cluster, n)
+		if d.outcome(state, desired.Cluster.Labels, n.Labels) == driver.Failed {
+			was.Now = present
+		}
+		switch {
+		case desired.Operation.Kind == magnum.ClusterDelete:
+			was.Before, was.Now = present, present
+			after[n.UUID] = was
+		case n.Status == magnum.DeleteInProgress:
+			n.NodeCount = 0
+			after[n.UUID] = planned(was, present, desired.Cluster, n, nil)
+		default:
+			after[n.UUID] = planned(was, present, desired.Cluster, n, desired.NodesToRemove[n.UUID])
+		}
+	}
+	return after
+}
+
+// present are the indexes of the nodes that a group has now.
+func (d *Driver) present(state postgres.Simulation, c magnum.Cluster, n magnum.NodeGroup) []int {
+	if d.outcome(state, c.Labels, n.Labels) == driver.Complete {
+		return state.Nodes[n.UUID].Now
+	}
+	return state.Nodes[n.UUID].Before
 }
 
 // labelsOf are those that steer an operation: the group's for its own.
@@ -187,7 +252,7 @@ func (d *Driver) ObserveAll(ctx context.Context, refs []driver.Ref) []driver.Res
 	for i := range refs {
 		ids[i] = refs[i].Cluster.UUID
 	}
-	states, err := d.simulations.Poll(ctx, ids)
+	states, err := d.db.Simulations.Poll(ctx, ids)
 	results := make([]driver.Result, len(refs))
 	for i := range refs {
 		if err != nil {
@@ -200,32 +265,42 @@ func (d *Driver) ObserveAll(ctx context.Context, refs []driver.Ref) []driver.Res
 	return results
 }
 
+// outcome is how the operation stands, for the cluster or, with its labels, for
+// one of its groups.
+func (d *Driver) outcome(state postgres.Simulation, labels, group map[string]string) driver.Progress {
+	if held, _ := strconv.ParseBool(labels["test_hold"]); held && state.Operation != "delete" {
+		return driver.InProgress
+	}
+	if state.Polls < max(number(labels, "test_polls", 1), 1) ||
+		d.now().Sub(state.BeganAt) < time.Duration(number(labels, "test_delay", 0))*time.Second {
+		return driver.InProgress
+	}
+	fails := slices.Contains(told(labels, "test_fail"), state.Operation) ||
+		state.Operation != "delete" && slices.Contains(told(group, "test_fail"), state.Operation)
+	if fails && !(state.Operation == "delete" && state.Deletes > 1) {
+		return driver.Failed
+	}
+	return driver.Complete
+}
+
 // observation is what can be seen of a cluster whose pretence has the state.
 func (d *Driver) observation(ref driver.Ref, state postgres.Simulation, known bool) driver.Observation {
 	if !known {
 		return driver.Observation{Progress: driver.Gone}
 	}
-	labels := ref.Labels
-	if held, _ := strconv.ParseBool(labels["test_hold"]); held && state.Operation != "delete" {
+	switch d.outcome(state, ref.Labels, nil) {
+	case driver.InProgress:
 		return driver.Observation{}
-	}
-	if state.Polls < max(number(labels, "test_polls", 1), 1) ||
-		d.now().Sub(state.BeganAt) < time.Duration(number(labels, "test_delay", 0))*time.Second {
-		return driver.Observation{}
-	}
-	if state.Operation == "delete" {
-		if slices.Contains(told(labels, "test_fail"), "delete") && state.Deletes < 2 {
-			return failed("delete")
-		}
-		return driver.Observation{Progress: driver.Gone}
-	}
-	if slices.Contains(told(labels, "test_fail"), state.Operation) {
+	case driver.Failed:
 		o := failed(state.Operation)
 		o.NodeGroups = map[string]driver.NodeGroupObservation{}
 		for _, n := range ref.NodeGroups {
 			o.NodeGroups[n.UUID] = driver.NodeGroupObservation{Progress: driver.Failed, Reason: o.Reason}
 		}
 		return o
+	}
+	if state.Operation == "delete" {
+		return driver.Observation{Progress: driver.Gone}
 	}
 	return d.up(ref, state)
 }
@@ -237,15 +312,20 @@ func failed(operation string) driver.Observation {
 // up is a cluster that is as it should be, but for groups that were told to fail.
 func (d *Driver) up(ref driver.Ref, state postgres.Simulation) driver.Observation {
 	o := driver.Observation{
-		Progress: driver.Complete, APIAddress: d.address(ref.Cluster.UUID), COEVersion: version(ref.Labels, ref.Template),
+		Progress: driver.Complete, APIAddress: d.address(state), COEVersion: version(ref.Labels, ref.Template),
 		StackID: stackID(ref.Cluster), NodeGroups: map[string]driver.NodeGroupObservation{},
 	}
 	for _, n := range ref.NodeGroups {
-		g := driver.NodeGroupObservation{Progress: driver.Complete, StackID: o.StackID, ReadyNodes: n.NodeCount, NodeAddresses: Addresses(n)}
-		switch {
-		case n.Status == magnum.DeleteInProgress && !(slices.Contains(told(n.Labels, "test_fail"), "ng_delete")):
+		present := d.present(state, ref.Cluster, n)
+		g := driver.NodeGroupObservation{Progress: driver.Complete, StackID: o.StackID,
+			ReadyNodes: max(len(present)-number(n.Labels, "test_not_ready", 0), 0), NodeAddresses: make([]string, len(present))}
+		for i, index := range present {
+			g.NodeAddresses[i] = address(n, index)
+		}
+		switch failing := d.outcome(state, ref.Labels, n.Labels) == driver.Failed; {
+		case n.Status == magnum.DeleteInProgress && !slices.Contains(told(n.Labels, "test_fail"), "ng_delete"):
 			g = driver.NodeGroupObservation{Progress: driver.Gone}
-		case slices.Contains(told(n.Labels, "test_fail"), state.Operation) && n.Status.InProgress():
+		case failing && n.Status.InProgress():
 			g = driver.NodeGroupObservation{Progress: driver.Failed, Reason: failed(state.Operation).Reason}
 		}
 		o.NodeGroups[n.UUID] = g
@@ -253,22 +333,51 @@ func (d *Driver) up(ref driver.Ref, state postgres.Simulation) driver.Observatio
 	return o
 }
 
+// address is the api_address of a cluster.
+func (d *Driver) address(state postgres.Simulation) string {
+	switch {
+	case d.config.Address != "":
+		return d.config.Address
+	case d.endpoint != nil:
+		return d.endpoint.address(state.Number)
+	default:
+		return NoAddress
+	}
+}
+
+// Nodes implements driver.NodeLister. Those that are on their way have no
+// server yet.
+func (d *Driver) Nodes(ctx context.Context, ref driver.Ref) (map[string][]driver.Node, error) {
+	states, err := d.db.Simulations.Of(ctx, []string{ref.Cluster.UUID})
+	if err != nil {
+		return nil, err
+	}
+	state := states[ref.Cluster.UUID]
+	of := map[string][]driver.Node{}
+	for _, n := range ref.NodeGroups {
+		present := d.present(state, ref.Cluster, n)
+		for _, index := range present {
+			of[n.UUID] = append(of[n.UUID], node(ref.Cluster, n, index))
+		}
+		if d.outcome(state, ref.Labels, n.Labels) != driver.InProgress {
+			continue
+		}
+		for _, index := range state.Nodes[n.UUID].Now {
+			if !slices.Contains(present, index) {
+				coming := node(ref.Cluster, n, index)
+				coming.ServerID, coming.ProviderID, coming.Address = "", "", ""
+				of[n.UUID] = append(of[n.UUID], coming)
+			}
+		}
+	}
+	return of, nil
+}
+
 func number(labels map[string]string, name string, otherwise int) int {
 	if n, err := strconv.Atoi(labels[name]); err == nil {
 		return n
 	}
 	return otherwise
-}
-
-// Addresses are the addresses of a group's nodes: the same ones every time.
-func Addresses(n magnum.NodeGroup) []string {
-	sum := sha256.Sum256([]byte(n.ClusterID + n.Name))
-	seed := binary.BigEndian.Uint16(sum[:2])
-	list := make([]string, n.NodeCount)
-	for i := range list {
-		list[i] = fmt.Sprintf("10.%d.%d.%d", seed>>8, (int(seed)+(i+10)/256)&255, (i+10)%256)
-	}
-	return list
 }
 
 var unfit = regexp.MustCompile(`[^a-z0-9]+`)

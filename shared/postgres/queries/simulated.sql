@@ -1,16 +1,16 @@
--- Begins what Apply or Delete was told; the same operation once more changes nothing.
--- name: BeginSimulation :one
-INSERT INTO simulated_clusters (cluster_id, operation, operation_id, deletes, began_at)
-VALUES (@cluster_id, @operation, @operation_id, CASE WHEN @operation::text = 'delete' THEN 1 ELSE 0 END, @now)
-ON CONFLICT (cluster_id) DO UPDATE SET
-    operation = EXCLUDED.operation, operation_id = EXCLUDED.operation_id, polls = 0, began_at = EXCLUDED.began_at,
-    deletes = simulated_clusters.deletes + EXCLUDED.deletes
-WHERE simulated_clusters.operation_id IS DISTINCT FROM EXCLUDED.operation_id
-   OR simulated_clusters.operation <> EXCLUDED.operation
+-- name: LockSimulation :one
+SELECT * FROM simulated_clusters WHERE cluster_id = @cluster_id FOR UPDATE;
+
+-- name: CreateSimulation :one
+INSERT INTO simulated_clusters (cluster_id, operation, operation_id, deletes, began_at, nodes)
+VALUES (@cluster_id, @operation, @operation_id, @deletes, @began_at, @nodes)
 RETURNING *;
 
--- name: Simulation :one
-SELECT * FROM simulated_clusters WHERE cluster_id = @cluster_id;
+-- name: ChangeSimulation :one
+UPDATE simulated_clusters SET operation = @operation, operation_id = @operation_id, polls = @polls,
+    deletes = @deletes, began_at = @began_at, nodes = @nodes
+WHERE cluster_id = @cluster_id
+RETURNING *;
 
 -- name: PollSimulations :many
 UPDATE simulated_clusters SET polls = polls + 1 WHERE cluster_id = ANY (@cluster_ids::uuid[]) RETURNING *;
@@ -18,5 +18,14 @@ UPDATE simulated_clusters SET polls = polls + 1 WHERE cluster_id = ANY (@cluster
 -- name: SimulationsOf :many
 SELECT * FROM simulated_clusters WHERE cluster_id = ANY (@cluster_ids::uuid[]);
 
--- name: EndSimulation :exec
-DELETE FROM simulated_clusters WHERE cluster_id = @cluster_id;
+-- name: SimulationByNumber :one
+SELECT * FROM simulated_clusters WHERE number = @number;
+
+-- name: SimulatedAddresses :many
+SELECT s.cluster_id, s.number, c.api_address::text AS api_address
+FROM simulated_clusters s JOIN clusters c ON c.uuid = s.cluster_id
+WHERE c.api_address IS NOT NULL
+ORDER BY s.number DESC;
+
+-- name: MoveSimulatedAddress :exec
+UPDATE clusters SET api_address = @api_address::text, version = version + 1 WHERE uuid = @uuid;

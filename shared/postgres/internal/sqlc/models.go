@@ -254,10 +254,11 @@ type Quota struct {
 
 type SimulatedCluster struct {
 	ClusterID   string
+	Number      int
 	Operation   string
 	OperationID *string
 	Polls       int
 	Deletes     int
 	BeganAt     time.Time
-	State       json.RawMessage
+	Nodes       json.RawMessage
 }

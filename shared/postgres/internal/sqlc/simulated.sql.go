@@ -7,59 +7,125 @@ package sqlc
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
-const beginSimulation = `-- name: BeginSimulation :one
-INSERT INTO simulated_clusters (cluster_id, operation, operation_id, deletes, began_at)
-VALUES ($1, $2, $3, CASE WHEN $2::text = 'delete' THEN 1 ELSE 0 END, $4)
-ON CONFLICT (cluster_id) DO UPDATE SET
-    operation = EXCLUDED.operation, operation_id = EXCLUDED.operation_id, polls = 0, began_at = EXCLUDED.began_at,
-    deletes = simulated_clusters.deletes + EXCLUDED.deletes
-WHERE simulated_clusters.operation_id IS DISTINCT FROM EXCLUDED.operation_id
-   OR simulated_clusters.operation <> EXCLUDED.operation
-RETURNING cluster_id, operation, operation_id, polls, deletes, began_at, state
+const changeSimulation = `-- name: ChangeSimulation :one
+UPDATE simulated_clusters SET operation = $1, operation_id = $2, polls = $3,
+    deletes = $4, began_at = $5, nodes = $6
+WHERE cluster_id = $7
+RETURNING cluster_id, number, operation, operation_id, polls, deletes, began_at, nodes
 `
 
-type BeginSimulationParams struct {
-	ClusterID   string
+type ChangeSimulationParams struct {
 	Operation   string
 	OperationID *string
-	Now         time.Time
+	Polls       int
+	Deletes     int
+	BeganAt     time.Time
+	Nodes       json.RawMessage
+	ClusterID   string
 }
 
-// Begins what Apply or Delete was told; the same operation once more changes nothing.
-func (q *Queries) BeginSimulation(ctx context.Context, arg BeginSimulationParams) (SimulatedCluster, error) {
-	row := q.db.QueryRow(ctx, beginSimulation,
-		arg.ClusterID,
+func (q *Queries) ChangeSimulation(ctx context.Context, arg ChangeSimulationParams) (SimulatedCluster, error) {
+	row := q.db.QueryRow(ctx, changeSimulation,
 		arg.Operation,
 		arg.OperationID,
-		arg.Now,
+		arg.Polls,
+		arg.Deletes,
+		arg.BeganAt,
+		arg.Nodes,
+		arg.ClusterID,
 	)
 	var i SimulatedCluster
 	err := row.Scan(
 		&i.ClusterID,
+		&i.Number,
 		&i.Operation,
 		&i.OperationID,
 		&i.Polls,
 		&i.Deletes,
 		&i.BeganAt,
-		&i.State,
+		&i.Nodes,
 	)
 	return i, err
 }
 
-const endSimulation = `-- name: EndSimulation :exec
-DELETE FROM simulated_clusters WHERE cluster_id = $1
+const createSimulation = `-- name: CreateSimulation :one
+INSERT INTO simulated_clusters (cluster_id, operation, operation_id, deletes, began_at, nodes)
+VALUES ($1, $2, $3, $4, $5, $6)
+RETURNING cluster_id, number, operation, operation_id, polls, deletes, began_at, nodes
 `
 
-func (q *Queries) EndSimulation(ctx context.Context, clusterID string) error {
-	_, err := q.db.Exec(ctx, endSimulation, clusterID)
+type CreateSimulationParams struct {
+	ClusterID   string
+	Operation   string
+	OperationID *string
+	Deletes     int
+	BeganAt     time.Time
+	Nodes       json.RawMessage
+}
+
+func (q *Queries) CreateSimulation(ctx context.Context, arg CreateSimulationParams) (SimulatedCluster, error) {
+	row := q.db.QueryRow(ctx, createSimulation,
+		arg.ClusterID,
+		arg.Operation,
+		arg.OperationID,
+		arg.Deletes,
+		arg.BeganAt,
+		arg.Nodes,
+	)
+	var i SimulatedCluster
+	err := row.Scan(
+		&i.ClusterID,
+		&i.Number,
+		&i.Operation,
+		&i.OperationID,
+		&i.Polls,
+		&i.Deletes,
+		&i.BeganAt,
+		&i.Nodes,
+	)
+	return i, err
+}
+
+const lockSimulation = `-- name: LockSimulation :one
+SELECT cluster_id, number, operation, operation_id, polls, deletes, began_at, nodes FROM simulated_clusters WHERE cluster_id = $1 FOR UPDATE
+`
+
+func (q *Queries) LockSimulation(ctx context.Context, clusterID string) (SimulatedCluster, error) {
+	row := q.db.QueryRow(ctx, lockSimulation, clusterID)
+	var i SimulatedCluster
+	err := row.Scan(
+		&i.ClusterID,
+		&i.Number,
+		&i.Operation,
+		&i.OperationID,
+		&i.Polls,
+		&i.Deletes,
+		&i.BeganAt,
+		&i.Nodes,
+	)
+	return i, err
+}
+
+const moveSimulatedAddress = `-- name: MoveSimulatedAddress :exec
+UPDATE clusters SET api_address = $1::text, version = version + 1 WHERE uuid = $2
+`
+
+type MoveSimulatedAddressParams struct {
+	APIAddress string
+	UUID       string
+}
+
+func (q *Queries) MoveSimulatedAddress(ctx context.Context, arg MoveSimulatedAddressParams) error {
+	_, err := q.db.Exec(ctx, moveSimulatedAddress, arg.APIAddress, arg.UUID)
 	return err
 }
 
 const pollSimulations = `-- name: PollSimulations :many
-UPDATE simulated_clusters SET polls = polls + 1 WHERE cluster_id = ANY ($1::uuid[]) RETURNING cluster_id, operation, operation_id, polls, deletes, began_at, state
+UPDATE simulated_clusters SET polls = polls + 1 WHERE cluster_id = ANY ($1::uuid[]) RETURNING cluster_id, number, operation, operation_id, polls, deletes, began_at, nodes
 `
 
 func (q *Queries) PollSimulations(ctx context.Context, clusterIds []string) ([]SimulatedCluster, error) {
@@ -73,12 +139,13 @@ func (q *Queries) PollSimulations(ctx context.Context, clusterIds []string) ([]S
 		var i SimulatedCluster
 		if err := rows.Scan(
 			&i.ClusterID,
+			&i.Number,
 			&i.Operation,
 			&i.OperationID,
 			&i.Polls,
 			&i.Deletes,
 			&i.BeganAt,
-			&i.State,
+			&i.Nodes,
 		); err != nil {
 			return nil, err
 		}
@@ -90,27 +157,61 @@ func (q *Queries) PollSimulations(ctx context.Context, clusterIds []string) ([]S
 	return items, nil
 }
 
-const simulation = `-- name: Simulation :one
-SELECT cluster_id, operation, operation_id, polls, deletes, began_at, state FROM simulated_clusters WHERE cluster_id = $1
+const simulatedAddresses = `-- name: SimulatedAddresses :many
+SELECT s.cluster_id, s.number, c.api_address::text AS api_address
+FROM simulated_clusters s JOIN clusters c ON c.uuid = s.cluster_id
+WHERE c.api_address IS NOT NULL
+ORDER BY s.number DESC
 `
 
-func (q *Queries) Simulation(ctx context.Context, clusterID string) (SimulatedCluster, error) {
-	row := q.db.QueryRow(ctx, simulation, clusterID)
+type SimulatedAddressesRow struct {
+	ClusterID  string
+	Number     int
+	APIAddress string
+}
+
+func (q *Queries) SimulatedAddresses(ctx context.Context) ([]SimulatedAddressesRow, error) {
+	rows, err := q.db.Query(ctx, simulatedAddresses)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SimulatedAddressesRow
+	for rows.Next() {
+		var i SimulatedAddressesRow
+		if err := rows.Scan(&i.ClusterID, &i.Number, &i.APIAddress); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const simulationByNumber = `-- name: SimulationByNumber :one
+SELECT cluster_id, number, operation, operation_id, polls, deletes, began_at, nodes FROM simulated_clusters WHERE number = $1
+`
+
+func (q *Queries) SimulationByNumber(ctx context.Context, number int) (SimulatedCluster, error) {
+	row := q.db.QueryRow(ctx, simulationByNumber, number)
 	var i SimulatedCluster
 	err := row.Scan(
 		&i.ClusterID,
+		&i.Number,
 		&i.Operation,
 		&i.OperationID,
 		&i.Polls,
 		&i.Deletes,
 		&i.BeganAt,
-		&i.State,
+		&i.Nodes,
 	)
 	return i, err
 }
 
 const simulationsOf = `-- name: SimulationsOf :many
-SELECT cluster_id, operation, operation_id, polls, deletes, began_at, state FROM simulated_clusters WHERE cluster_id = ANY ($1::uuid[])
+SELECT cluster_id, number, operation, operation_id, polls, deletes, began_at, nodes FROM simulated_clusters WHERE cluster_id = ANY ($1::uuid[])
 `
 
 func (q *Queries) SimulationsOf(ctx context.Context, clusterIds []string) ([]SimulatedCluster, error) {
@@ -124,12 +225,13 @@ func (q *Queries) SimulationsOf(ctx context.Context, clusterIds []string) ([]Sim
 		var i SimulatedCluster
 		if err := rows.Scan(
 			&i.ClusterID,
+			&i.Number,
 			&i.Operation,
 			&i.OperationID,
 			&i.Polls,
 			&i.Deletes,
 			&i.BeganAt,
-			&i.State,
+			&i.Nodes,
 		); err != nil {
 			return nil, err
 		}
