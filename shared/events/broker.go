@@ -18,9 +18,6 @@ import (
 )
 
 const (
-	// brokerLease ends soon after a crash; a delivery that takes longer may be
-	// seen twice, which no function minds.
-	brokerLease = 30 * time.Second
 	// deliverTimeout is Knative's limit for one request (timeoutSeconds, 300).
 	deliverTimeout = 5 * time.Minute
 	// brokerPoll finds what another process has recorded; our own wakes us.
@@ -41,6 +38,7 @@ type Broker struct {
 	routes *Routes
 	client *http.Client
 	owner  string
+	lease  time.Duration
 	now    func() time.Time
 
 	wake     chan struct{}
@@ -54,9 +52,11 @@ type Broker struct {
 }
 
 // NewBroker makes a broker over the outbox. Owner names this process in leases.
-func NewBroker(outbox Outbox, routes *Routes, functions InProcess, owner string, now func() time.Time) *Broker {
+// A lease is how long an event whose process died rests before another delivers
+// it; a delivery that takes longer may be seen twice, which no function minds.
+func NewBroker(outbox Outbox, routes *Routes, functions InProcess, owner string, lease time.Duration, now func() time.Time) *Broker {
 	return &Broker{
-		outbox: outbox, routes: routes, owner: owner, now: now,
+		outbox: outbox, routes: routes, owner: owner, lease: lease, now: now,
 		client: &http.Client{Transport: functions},
 		wake:   make(chan struct{}, 1),
 		slots:  make(chan struct{}, brokerInFlight),
@@ -121,7 +121,7 @@ func (b *Broker) claim(ctx, deliveries context.Context) (int, error) {
 			full = true
 		}
 	}
-	rows, err := b.outbox.Claim(ctx, b.owner, b.now(), b.now().Add(brokerLease), int32(free))
+	rows, err := b.outbox.Claim(ctx, b.owner, b.now(), b.now().Add(b.lease), int32(free))
 	for range free - len(rows) {
 		<-b.slots
 	}

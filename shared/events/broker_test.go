@@ -122,7 +122,7 @@ func run(t *testing.T, db *postgres.DB, functions events.InProcess) *events.Brok
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := events.NewBroker(db.Events, routes, functions, "test/"+t.Name(), time.Now)
+	b := events.NewBroker(db.Events, routes, functions, "test/"+t.Name(), 30*time.Second, time.Now)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
@@ -350,7 +350,7 @@ func TestBrokerWaitsForDeliveriesInFlight(t *testing.T) {
 		}
 		finished = true
 		return nil
-	})}, "test", time.Now)
+	})}, "test", 30*time.Second, time.Now)
 	add(t, db, magnum.Event{Type: events.ClusterCreate})
 	b.Run(ctx)
 	if !finished {

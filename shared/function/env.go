@@ -36,6 +36,9 @@ type Env struct {
 	// empty looks for one, and fetches one as a last resort.
 	PostgresBinaries string `envconfig:"CARAFE_POSTGRES_BIN"`
 
+	// EventLease is how long an event that the embedded broker was delivering when
+	// its process died rests until another delivers it.
+	EventLease time.Duration `envconfig:"CARAFE_EVENT_LEASE" default:"10s"`
 	// TickEvery replaces the schedules of the embedded clock: for tests, which
 	// would wait for it. 0 keeps the schedules.
 	TickEvery time.Duration `envconfig:"CARAFE_TICK_EVERY"`

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"carafe/shared/certstore"
 	"carafe/shared/pgtest"
 )
 
@@ -86,6 +87,7 @@ func Start(t testing.TB, c Config) *Instance {
 	settings := map[string]string{
 		"CARAFE_DATABASE_URL": database,
 		"CARAFE_LISTEN":       address,
+		"CARAFE_SEAL_KEYS":    string(certstore.NewKey()), // the same one at every start
 		"PATH":                os.Getenv("PATH"),
 		"HOME":                os.Getenv("HOME"),
 		"XDG_CACHE_HOME":      os.Getenv("XDG_CACHE_HOME"),
