@@ -29,6 +29,9 @@ func commands() []command {
 		{"migrate", "up|status", "bring the database's schema up to date, or list its migrations", migrate},
 		{"newkey", "", "print a new key for CARAFE_SEAL_KEYS", newKey},
 		{"rekey", "", "seal all secrets with the first key of CARAFE_SEAL_KEYS, so that the others can go", rekey},
+		{"doctor", "", "look at the database, the outbox, Keystone and the management cluster, and say what is missing", doctor},
+		{"labels", "", "print the attributes and labels that a cluster can have, with types, defaults and effects", labels},
+		{"addons", "verify FOLDER", "check a folder of add-on manifests", addons},
 		{"functions", "", "list the functions: name, kind and what they take", list},
 	}
 }
@@ -61,9 +64,9 @@ func help(out io.Writer) {
 	fmt.Fprintln(out, "Carafe serves OpenStack's container-infra API. Settings come from the environment.")
 	fmt.Fprintln(out)
 	for _, c := range commands() {
-		fmt.Fprintf(out, "  carafe %-20s %s\n", strings.TrimSpace(c.name+" "+c.arguments), c.about)
+		fmt.Fprintf(out, "  carafe %-21s %s\n", strings.TrimSpace(c.name+" "+c.arguments), c.about)
 	}
-	fmt.Fprintf(out, "  carafe %-20s %s\n", "help", "print this")
+	fmt.Fprintf(out, "  carafe %-21s %s\n", "help", "print this")
 }
 
 // environment reads what all commands share.

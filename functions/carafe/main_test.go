@@ -16,11 +16,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 
 	"carafe/shared/api"
 	"carafe/shared/events"
 	"carafe/shared/function"
+	"carafe/shared/magnum"
 	"carafe/shared/pgtest"
+	"carafe/shared/postgres"
 	"carafe/triggers"
 )
 
@@ -107,6 +110,8 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"UnknownCommand", "brew", nil, `no command "brew"`},
 		{"UnknownFunction", "serve clusters teapots", nil, `no function "teapots"; there are: `},
+		{"AddonsWhat", "addons", nil, "verify and a folder"},
+		{"DoctorOfWhat", "doctor", nil, "CARAFE_DATABASE_URL is not set"},
 		{"MigrateWhat", "migrate", nil, "up or status"},
 		{"Malformed", "serve", map[string]string{"CARAFE_LOG_LEVEL": "loud", "CARAFE_SHUTDOWN_GRACE": "long"},
 			"CARAFE_LOG_LEVEL is \"loud\": it takes debug, info, warn or error\nCARAFE_SHUTDOWN_GRACE is \"long\": it takes a duration"},
@@ -161,6 +166,40 @@ func TestMigrate(t *testing.T) {
 	together.Wait()
 	if got := said("migrate", "status"); strings.Contains(got, "pending") {
 		t.Errorf("after: %s", got)
+	}
+}
+
+func TestDoctor(t *testing.T) {
+	said := func() (string, error) {
+		var out bytes.Buffer
+		err := run(t.Context(), []string{"doctor"}, &out)
+		return out.String(), err
+	}
+	settings(t, map[string]string{"CARAFE_DATABASE_URL": pgtest.Empty(t)})
+	if out, err := said(); err == nil || !strings.Contains(out, "run carafe migrate up") {
+		t.Errorf("without a schema: %v\n%s", err, out)
+	}
+	url := pgtest.URL(t)
+	settings(t, map[string]string{"CARAFE_DATABASE_URL": url})
+	if out, err := said(); err != nil || strings.Contains(out, "NOT OK") {
+		t.Errorf("in order: %v\n%s", err, out)
+	}
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	long := time.Now().Add(-10 * time.Minute)
+	err = db.Events.Add(t.Context(), magnum.Event{ID: uuid.NewString(), Type: events.Sync, Source: "/test", Subject: "c1", Data: []byte("{}"), CreatedAt: long})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Events.Bury(t.Context(), postgres.DeadLetter{EventID: "1", Source: "/test", Type: events.Sync, ReceivedAt: long}); err != nil {
+		t.Fatal(err)
+	}
+	out, err := said()
+	if err == nil || !strings.Contains(out, "1 events wait, the oldest for 10m") || !strings.Contains(out, "1 events were not taken") {
+		t.Errorf("with an event that does not leave, and one that nobody took: %v\n%s", err, out)
 	}
 }
 
