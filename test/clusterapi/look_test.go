@@ -20,7 +20,7 @@ import (
 	"carafe/shared/magnum"
 )
 
-func connect(t *testing.T, c *rest.Config) rest.Interface {
+func connect(t testing.TB, c *rest.Config) rest.Interface {
 	t.Helper()
 	c = rest.CopyConfig(c)
 	scheme := runtime.NewScheme()

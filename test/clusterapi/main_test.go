@@ -6,6 +6,7 @@ package clusterapi
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -20,12 +21,14 @@ var theBed *bed.Bed
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	if os.Getenv(victimVariable) != "" {
-		return m.Run() // a process that is to be killed brings no bed of its own
+	if os.Getenv(victimVariable) != "" || os.Getenv(benchVariable) != "" {
+		return m.Run() // a process of a test's own, which has a bed already
 	}
+	flag.Parse()
+	bench := flag.Lookup("test.bench").Value.String() != ""
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	b, err := bed.Start(ctx, bed.Options{Controllers: true, Log: func(format string, args ...any) {
+	b, err := bed.Start(ctx, bed.Options{Controllers: !bench, Log: func(format string, args ...any) {
 		fmt.Printf("bed: "+format+"\n", args...)
 	}})
 	defer b.Stop()
