@@ -216,11 +216,12 @@ func TestFunctionsRunWithTheLeastRights(t *testing.T) {
 				continue
 			}
 			spec := at(o, "spec", "template", "spec")
-			drives := inCluster && text(spec, "serviceAccountName") == "carafe-conductor"
+			account := text(spec, "serviceAccountName")
+			drives := inCluster && (account == "carafe-conductor" || account == "carafe-checks")
 			if token := at(spec, "automountServiceAccountToken"); (token == nil) != drives || !drives && token != false {
 				t.Errorf("%s: automountServiceAccountToken is %v", o, token)
 			}
-			if text(spec, "serviceAccountName") == "" {
+			if account == "" {
 				t.Errorf("%s runs as the namespace's default account", o)
 			}
 			c := at(spec, "containers", 0)

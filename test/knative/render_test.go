@@ -1,10 +1,12 @@
 package knative
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -93,23 +95,34 @@ func (i installation) has(group, kind, name string) bool {
 	return false
 }
 
-// render is what kubectl apply -k would send, by kustomize's own library and its
-// default restrictions.
+var rendered sync.Map // by folder: func() (installation, error)
+
+// render is what kubectl apply -k would send. Nobody changes what it returns.
 func render(t *testing.T, dir string) installation {
 	t.Helper()
+	once, _ := rendered.LoadOrStore(dir, sync.OnceValues(func() (installation, error) { return build(dir) }))
+	i, err := once.(func() (installation, error))()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// build renders by kustomize's own library and its default restrictions.
+func build(dir string) (installation, error) {
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	if err != nil {
-		t.Fatalf("kustomize build %s: %v", dir, err)
+		return installation{}, fmt.Errorf("kustomize build %s: %w", dir, err)
 	}
 	i := installation{name: strings.TrimPrefix(filepath.ToSlash(dir), root+"/knative/")}
 	for _, r := range resources.Resources() {
 		m, err := r.Map()
 		if err != nil {
-			t.Fatal(err)
+			return installation{}, err
 		}
 		i.objects = append(i.objects, m)
 	}
-	return i
+	return i, nil
 }
 
 // each runs check on the base and on every overlay there is, and on what else is named.
@@ -136,7 +149,7 @@ func each(t *testing.T, check func(t *testing.T, i installation), also ...string
 	}
 }
 
-// everyComponentIsInAnOverlay, or nothing here would ever look at it.
+// One that is in none would never be looked at here.
 func TestEveryComponentIsInAnOverlay(t *testing.T) {
 	t.Parallel()
 	var used strings.Builder
