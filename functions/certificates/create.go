@@ -46,7 +46,12 @@ func (s *server) create(w http.ResponseWriter, r *http.Request) error {
 	if err := s.record(ctx, c, caller, kind, issued); err != nil {
 		return err
 	}
-	answer := certificate{ClusterUUID: c.UUID, Links: api.Links(ctx, "certificates", c.UUID), CSR: csr, PEM: issued.PEM, CACertType: caCertType}
+	answer := certificate{ClusterUUID: c.UUID, Links: api.Links(ctx, "certificates", c.UUID), CSR: csr, PEM: issued.PEM}
+	if body.Has("ca_cert_type") { // null included
+		if answer.CACertType, err = json.Marshal(body.String("ca_cert_type")); err != nil {
+			return err
+		}
+	}
 	if err := api.WriteJSON(w, http.StatusCreated, answer); err != nil {
 		return err
 	}

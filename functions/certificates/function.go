@@ -4,6 +4,7 @@ package certificates
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"time"
 
@@ -46,11 +47,11 @@ type server struct {
 // certificate is what show and create answer. CSR and CACertType are in the
 // latter only, and CACertType only if it was sent.
 type certificate struct {
-	ClusterUUID string     `json:"cluster_uuid"`
-	Links       []api.Link `json:"links"`
-	CSR         string     `json:"csr,omitempty"`
-	PEM         string     `json:"pem"`
-	CACertType  string     `json:"ca_cert_type,omitempty"`
+	ClusterUUID string          `json:"cluster_uuid"`
+	Links       []api.Link      `json:"links"`
+	CSR         string          `json:"csr,omitempty"`
+	PEM         string          `json:"pem"`
+	CACertType  json.RawMessage `json:"ca_cert_type,omitempty"`
 }
 
 // show serves GET /v1/certificates/{cluster}[/{ca_cert_type}], in every status

@@ -44,6 +44,9 @@ func (s *server) update(w http.ResponseWriter, r *http.Request) error {
 	}
 	api.SetETag(w, t.Version)
 	t.UpdatedAt = old.UpdatedAt // Magnum answers with the object as it was before the save
+	if patched.Map("labels") == nil {
+		t.Labels = nil // null, where {} is stored
+	}
 	return api.WriteJSON(w, http.StatusOK, templateOf(ctx, t))
 }
 

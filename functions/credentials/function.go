@@ -84,11 +84,6 @@ func (s *server) accept(ctx context.Context, caller identity.Caller, clusterID s
 		if _, err := s.rotatable(subject.Cluster); err != nil {
 			return nil, err
 		}
-		for _, o := range subject.Open {
-			if o.Kind == magnum.CredentialRotate {
-				return nil, fault.New(fault.Conflict, "The credential of cluster %s is being rotated already.", clusterID)
-			}
-		}
 		epoch, err := certstore.NextCredentialEpoch(ctx, tx.Secrets, clusterID)
 		if err != nil {
 			return nil, err
@@ -99,7 +94,9 @@ func (s *server) accept(ctx context.Context, caller identity.Caller, clusterID s
 				return nil, err
 			}
 		}
-		return &conductor.Wish{Kind: magnum.CredentialRotate, Arguments: magnum.RotateArguments{Epoch: epoch}}, nil
+		return &conductor.Wish{Kind: magnum.CredentialRotate, Arguments: magnum.RotateArguments{Epoch: epoch},
+			// The last wish counts: its epoch retires those before it.
+			Supersedes: func(o magnum.Operation) bool { return o.Kind == magnum.CredentialRotate }}, nil
 	})
 }
 

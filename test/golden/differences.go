@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -153,7 +154,7 @@ func (d *Difference) wanted(e, live Exchange) Exchange {
 			case x == "*":
 				v = anything{}
 			case strings.HasPrefix(x, "~"):
-				v = like{regexp.MustCompile(`(?s)` + x[1:])}
+				v = like{compiled(`(?s)` + x[1:])}
 			}
 		case int:
 			v = json.Number(fmt.Sprint(x))
@@ -180,9 +181,20 @@ func faultBody(status int, detail *string, detailLike string) any {
 	if detail != nil {
 		f["detail"], f["title"] = *detail, titleOf(*detail)
 	} else {
-		f["detail"], f["title"] = like{regexp.MustCompile(`(?s)` + detailLike)}, like{regexp.MustCompile(`.`)}
+		f["detail"], f["title"] = like{compiled(`(?s)` + detailLike)}, like{compiled(`.`)}
 	}
 	return map[string]any{"errors": []any{f}}
+}
+
+var patterns sync.Map // compiled ones, by their text
+
+func compiled(s string) *regexp.Regexp {
+	if r, ok := patterns.Load(s); ok {
+		return r.(*regexp.Regexp)
+	}
+	r := regexp.MustCompile(s)
+	patterns.Store(s, r)
+	return r
 }
 
 // titleOf is the rule of box B12: up to the full stop that ends a sentence.

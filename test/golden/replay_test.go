@@ -4,14 +4,15 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -123,7 +124,12 @@ func probe(ctx context.Context, url, authURL, dir string, parts ...string) (stri
 	var log bytes.Buffer
 	cmd := exec.CommandContext(ctx, "python3", "record.py", "--url", url, "--auth-url", authURL, "--password", cloud.Password,
 		"--out", dir, "--only", strings.Join(parts, ","), "--wait", "60")
-	cmd.Stdout, cmd.Stderr = &log, io.MultiWriter(&log)
+	cmd.Stdout, cmd.Stderr = &log, &log
+	// It must not outlive the test, however that ends; the signal follows the
+	// thread that started it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	err := cmd.Run()
 	return log.String(), err
 }

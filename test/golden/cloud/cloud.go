@@ -111,6 +111,7 @@ func (c *Cloud) Settings() map[string]string {
 		"CARAFE_ENABLE_PROXY_HEADERS_PARSING": "true",
 		"CARAFE_SIMULATED_NAME":               "k8s_rig_v1",
 		"CARAFE_DEFAULT_DRIVER":               "k8s_rig_v1",
+		"CARAFE_HEALTH_INTERVAL":              "0s", // the recordings' driver has no health
 		"CARAFE_TICK_EVERY":                   "200ms",
 		"CARAFE_SYNC_INTERVAL":                "1s", // as the recordings' poll
 	}
