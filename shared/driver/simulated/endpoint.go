@@ -188,7 +188,7 @@ const (
 // Serve answers until the context ends.
 func (e *Endpoint) Serve(ctx context.Context) error {
 	server := &http.Server{
-		Handler:           &kubernetes{driver: e.driver},
+		Handler:           (&kubernetes{driver: e.driver}).routes(),
 		TLSConfig:         &tls.Config{GetConfigForClient: e.configFor, MinVersion: tls.VersionTLS12},
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout,
 		// A port scanner is no news.

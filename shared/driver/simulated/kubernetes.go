@@ -21,36 +21,33 @@ import (
 // health, its version, and its nodes as the rows have them, for reading.
 type kubernetes struct{ driver *Driver }
 
-// ServeHTTP implements http.Handler. Who gets here has a certificate of the
-// cluster's CA; what it may see is decided as RBAC would: system:masters all,
-// others what everyone may.
-func (k *kubernetes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		refuse(w, http.StatusMethodNotAllowed, "MethodNotAllowed", "a simulated cluster can be read only")
-		return
+// routes are all that is served.
+func (k *kubernetes) routes() http.Handler {
+	mux := http.NewServeMux()
+	for _, path := range []string{"/healthz", "/livez", "/readyz"} {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") })
 	}
-	name, one := strings.CutPrefix(r.URL.Path, "/api/v1/nodes/")
-	switch path := r.URL.Path; {
-	case path == "/healthz" || path == "/livez" || path == "/readyz":
-		fmt.Fprint(w, "ok")
-	case path == "/version":
-		k.nodesOrVersion(w, r, "")
-	case path == "/api":
-		write(w, http.StatusOK, document{"kind": "APIVersions", "versions": []string{"v1"}})
-	case path == "/apis":
-		write(w, http.StatusOK, document{"kind": "APIGroupList", "apiVersion": "v1", "groups": []string{}})
-	case path == "/api/v1":
-		write(w, http.StatusOK, document{"kind": "APIResourceList", "groupVersion": "v1", "resources": []document{
-			{"name": "nodes", "singularName": "node", "namespaced": false, "kind": "Node", "shortNames": []string{"no"}, "verbs": []string{"get", "list"}}}})
-	case path == "/api/v1/nodes" || one && name != "" && !strings.Contains(name, "/"):
-		if user := r.TLS.PeerCertificates[0].Subject; !slices.Contains(user.Organization, "system:masters") {
-			refuse(w, http.StatusForbidden, "Forbidden", fmt.Sprintf("nodes is forbidden: User %q cannot read resource \"nodes\" in API group \"\" at the cluster scope", user.CommonName))
+	mux.HandleFunc("/version", k.read(showVersion))
+	mux.HandleFunc("/api", discover(document{"kind": "APIVersions", "versions": []string{"v1"}}))
+	mux.HandleFunc("/apis", discover(document{"kind": "APIGroupList", "apiVersion": "v1", "groups": []string{}}))
+	mux.HandleFunc("/api/v1", discover(document{"kind": "APIResourceList", "groupVersion": "v1", "resources": []document{
+		{"name": "nodes", "singularName": "node", "namespaced": false, "kind": "Node", "shortNames": []string{"no"}, "verbs": []string{"get", "list"}}}}))
+	mux.HandleFunc("/api/v1/nodes", k.read(k.nodes))
+	mux.HandleFunc("/api/v1/nodes/{name}", k.read(k.nodes))
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, http.StatusNotFound, "NotFound", "a simulated cluster serves its health, its version and its nodes only")
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			refuse(w, http.StatusMethodNotAllowed, "MethodNotAllowed", "a simulated cluster can be read only")
 			return
 		}
-		k.nodesOrVersion(w, r, name)
-	default:
-		refuse(w, http.StatusNotFound, "NotFound", "a simulated cluster serves its health, its version and its nodes only")
-	}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func discover(d document) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, d) }
 }
 
 type document map[string]any
@@ -72,44 +69,56 @@ func refuse(w http.ResponseWriter, status int, reason, message string) {
 		"message": message, "reason": reason, "code": status})
 }
 
-// nodesOrVersion answers what needs the rows.
-func (k *kubernetes) nodesOrVersion(w http.ResponseWriter, r *http.Request, name string) {
-	c, err := k.cluster(r)
-	if err != nil {
-		if !fault.Is(err, fault.NotFound) {
+// read answers with what the rows say of the cluster.
+func (k *kubernetes) read(answer func(http.ResponseWriter, *http.Request, *cluster)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		c, err := k.cluster(r)
+		if err == nil {
+			answer(w, r, c)
+			return
+		}
+		if !fault.Is(err, fault.NotFound) && r.Context().Err() == nil {
 			slog.ErrorContext(r.Context(), "read simulated cluster", "err", err)
 		}
 		refuse(w, http.StatusServiceUnavailable, "ServiceUnavailable", "the cluster cannot be read now")
+	}
+}
+
+func showVersion(w http.ResponseWriter, _ *http.Request, c *cluster) {
+	parts := append(strings.Split(strings.TrimPrefix(c.version, "v"), "."), "")
+	write(w, http.StatusOK, document{"major": parts[0], "minor": parts[1], "gitVersion": c.version, "platform": "linux/amd64"})
+}
+
+// nodes lists the nodes, or gives one. Who gets here has a certificate of the
+// cluster's CA; nodes are for system:masters, as RBAC would have it.
+func (k *kubernetes) nodes(w http.ResponseWriter, r *http.Request, c *cluster) {
+	if user := r.TLS.PeerCertificates[0].Subject; !slices.Contains(user.Organization, "system:masters") {
+		refuse(w, http.StatusForbidden, "Forbidden", fmt.Sprintf("nodes is forbidden: User %q cannot read resource \"nodes\" in API group \"\" at the cluster scope", user.CommonName))
 		return
 	}
-	if r.URL.Path == "/version" {
-		parts := append(strings.Split(strings.TrimPrefix(c.version, "v"), "."), "", "")
-		write(w, http.StatusOK, document{"major": parts[0], "minor": parts[1], "gitVersion": c.version, "platform": "linux/amd64"})
-		return
-	}
-	q := r.URL.Query()
+	q, name := r.URL.Query(), r.PathValue("name")
 	if watch, _ := strconv.ParseBool(q.Get("watch")); watch {
 		refuse(w, http.StatusMethodNotAllowed, "MethodNotAllowed", "a simulated cluster cannot be watched")
 		return
 	}
-	if selected, ok := strings.CutPrefix(q.Get("fieldSelector"), "metadata.name="); ok {
-		c.nodes = slices.DeleteFunc(c.nodes, func(n nodeObject) bool { return n.Metadata.Name != selected })
-	} else if name != "" {
-		c.nodes = slices.DeleteFunc(c.nodes, func(n nodeObject) bool { return n.Metadata.Name != name })
-		if len(c.nodes) == 0 {
-			refuse(w, http.StatusNotFound, "NotFound", fmt.Sprintf("nodes %q not found", name))
-			return
-		}
+	wanted, one := strings.CutPrefix(q.Get("fieldSelector"), "metadata.name=")
+	if name != "" {
+		wanted, one = name, true
 	}
-	table := strings.Contains(r.Header.Get("Accept"), "as=Table")
+	if one {
+		c.nodes = slices.DeleteFunc(c.nodes, func(n nodeObject) bool { return n.Metadata.Name != wanted })
+	}
+	if name != "" && len(c.nodes) == 0 {
+		refuse(w, http.StatusNotFound, "NotFound", fmt.Sprintf("nodes %q not found", name))
+		return
+	}
+	page, meta := c.page(q.Get("limit"), q.Get("continue"))
 	switch {
-	case table:
-		page, meta := c.page(q.Get("limit"), q.Get("continue"))
+	case strings.Contains(r.Header.Get("Accept"), "as=Table"):
 		write(w, http.StatusOK, tableOf(page, meta, k.driver.now()))
 	case name != "":
-		write(w, http.StatusOK, c.nodes[0])
+		write(w, http.StatusOK, page[0])
 	default:
-		page, meta := c.page(q.Get("limit"), q.Get("continue"))
 		write(w, http.StatusOK, document{"kind": "NodeList", "apiVersion": "v1", "metadata": meta, "items": page})
 	}
 }
@@ -202,7 +211,7 @@ func nodeOf(is driver.Node, c magnum.Cluster, n magnum.NodeGroup, version string
 	if !ready {
 		condition = map[string]string{"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "the label test_not_ready says so"}
 	}
-	condition["lastTransitionTime"], condition["lastHeartbeatTime"] = o.Metadata.CreationTimestamp.Format(time.RFC3339), o.Metadata.CreationTimestamp.Format(time.RFC3339)
+	condition["lastTransitionTime"] = o.Metadata.CreationTimestamp.Format(time.RFC3339)
 	o.Status.Conditions = []map[string]string{condition}
 	o.Status.Addresses = []map[string]string{{"type": "InternalIP", "address": is.Address}, {"type": "Hostname", "address": is.Name}}
 	o.Status.NodeInfo = map[string]string{"systemUUID": is.ServerID, "machineID": strings.ReplaceAll(is.ServerID, "-", ""), "bootID": is.ServerID,
@@ -214,25 +223,26 @@ func nodeOf(is driver.Node, c magnum.Cluster, n magnum.NodeGroup, version string
 
 // tableOf is the list as kubectl prints it.
 func tableOf(nodes []nodeObject, meta document, now time.Time) document {
-	columns := []document{}
-	for _, name := range []string{"Name", "Status", "Roles", "Age", "Version"} {
-		columns = append(columns, document{"name": name, "type": "string", "format": map[bool]string{true: "name"}[name == "Name"], "description": name, "priority": 0})
-	}
-	for _, name := range []string{"Internal-IP", "OS-Image"} {
-		columns = append(columns, document{"name": name, "type": "string", "format": "", "description": name, "priority": 1})
+	var columns []document
+	for i, name := range []string{"Name", "Status", "Roles", "Age", "Version", "Internal-IP", "OS-Image"} {
+		c := document{"name": name, "type": "string", "format": "", "description": "", "priority": i / 5} // the last two are for -o wide
+		if i == 0 {
+			c["format"] = "name"
+		}
+		columns = append(columns, c)
 	}
 	rows := []document{}
 	for _, n := range nodes {
-		status := map[string]string{"True": "Ready"}[n.Status.Conditions[0]["status"]]
-		if status == "" {
+		status, role := "Ready", "<none>"
+		if n.Status.Conditions[0]["status"] != "True" {
 			status = "NotReady"
 		}
-		role := "<none>"
 		if _, ok := n.Metadata.Labels["node-role.kubernetes.io/control-plane"]; ok {
 			role = "control-plane"
 		}
 		rows = append(rows, document{
-			"cells":  []string{n.Metadata.Name, status, role, age(now.Sub(n.Metadata.CreationTimestamp)), n.Status.NodeInfo["kubeletVersion"], n.Status.Addresses[0]["address"], n.Status.NodeInfo["osImage"]},
+			"cells": []string{n.Metadata.Name, status, role, age(now.Sub(n.Metadata.CreationTimestamp)), n.Status.NodeInfo["kubeletVersion"],
+				n.Status.Addresses[0]["address"], n.Status.NodeInfo["osImage"]},
 			"object": document{"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": n.Metadata},
 		})
 	}

@@ -48,7 +48,7 @@ func indexOf(n magnum.NodeGroup, address string) (int, bool) {
 func node(c magnum.Cluster, n magnum.NodeGroup, index int) driver.Node {
 	server := uuid.NewSHA1(uuid.MustParse(n.UUID), []byte(strconv.Itoa(index))).String()
 	return driver.Node{
-		Index: index, Name: fmt.Sprintf("%s-%s-%d", stackID(c), groupName(n), index), Address: address(n, index),
+		Index: index, Name: fmt.Sprintf("%s-%s-%d", named(c, 24), groupName(n), index), Address: address(n, index),
 		ServerID: server, ProviderID: "openstack:///" + server,
 	}
 }

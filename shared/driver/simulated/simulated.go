@@ -383,7 +383,10 @@ func number(labels map[string]string, name string, otherwise int) int {
 var unfit = regexp.MustCompile(`[^a-z0-9]+`)
 
 // stackID is the driver's own name for a cluster: always the same for the same one.
-func stackID(c magnum.Cluster) string {
+func stackID(c magnum.Cluster) string { return named(c, 30) }
+
+// named starts with as much of the cluster's name, and is its own by its uuid.
+func named(c magnum.Cluster, most int) string {
 	name := unfit.ReplaceAllString(strings.ToLower(c.Name), "-")
-	return name[:min(len(name), 30)] + "-" + strings.ReplaceAll(c.UUID, "-", "")[:12]
+	return name[:min(len(name), most)] + "-" + strings.ReplaceAll(c.UUID, "-", "")[:12]
 }
