@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"carafe/shared/driver/capi"
 	"carafe/shared/events"
 	"carafe/shared/function"
 	"carafe/shared/keystone"
@@ -144,7 +145,8 @@ func (e *examination) identity(ctx context.Context, env *function.Env) {
 	}
 }
 
-// driver makes the drivers as the functions do.
+// driver makes the drivers as the functions do, and has the one that stands on
+// a management cluster look at it.
 func (e *examination) driver(ctx context.Context, env *function.Env, db *postgres.DB) {
 	p, err := function.NewPlatform(ctx, env, db, events.Unattended{}, function.Owner(), nil)
 	if err != nil {
@@ -152,6 +154,16 @@ func (e *examination) driver(ctx context.Context, env *function.Env, db *postgre
 		return
 	}
 	for _, d := range p.Drivers.All() {
-		e.note("driver "+d.Describe().Name, true, "loaded")
+		name := "driver " + d.Describe().Name
+		examined, ok := d.(interface {
+			Doctor(context.Context) []capi.Finding
+		})
+		if !ok {
+			e.note(name, true, "stands on nothing")
+			continue
+		}
+		for _, f := range examined.Doctor(ctx) {
+			e.note(name+": "+f.What, f.OK, "%s", f.Text)
+		}
 	}
 }
