@@ -40,7 +40,7 @@ func build(_ context.Context, p *function.Platform) (http.Handler, error) {
 		return nil, err
 	}
 	h := &handler{config: c, conductor: p.Conductor, db: p.DB, now: p.Now, newID: p.NewID}
-	return events.Handler(h.handle, events.Tick, events.Sync), nil
+	return events.Handler(h.handle, events.Tick, events.Sync, changeAdd, changeUpdate, changeDelete), nil
 }
 
 type handler struct {
@@ -59,6 +59,12 @@ type Batch struct {
 func (h *handler) handle(ctx context.Context, e event.Event) error {
 	if e.Type() == events.Tick {
 		return h.tick(ctx)
+	}
+	if isChange(e) {
+		if id := changed(e); id != "" {
+			return h.conductor.Sync(ctx, []string{id})
+		}
+		return nil // an object that is no cluster's of ours
 	}
 	var b Batch
 	if err := e.DataAs(&b); err != nil || len(b.ClusterIDs) == 0 {

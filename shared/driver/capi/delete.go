@@ -30,12 +30,21 @@ func (d *Driver) Delete(ctx context.Context, ref driver.Ref) error {
 	if live.Labels[labelClusterUUID] != ref.UUID {
 		return nil // another's: ours is not there
 	}
-	for _, kind := range []kindOf{podDeploymentKind, healthCheckKind} {
+	for _, kind := range append(d.autoscalerKinds(podDeploymentKind), healthCheckKind) {
 		if err := d.deleteAll(ctx, kind, namespace, name); err != nil {
 			return classify(err)
 		}
 	}
 	return classify(d.client.delete(ctx, clusterKind, namespace, name))
+}
+
+// autoscalerKinds are the kinds, if Carafe runs autoscalers at all: else its
+// user need not have a right to them.
+func (d *Driver) autoscalerKinds(kinds ...kindOf) []kindOf {
+	if d.config.AutoscalerImage == "" {
+		return nil
+	}
+	return kinds
 }
 
 // deleteAll deletes the driver's objects of a kind that belong to a cluster.
@@ -57,11 +66,9 @@ func (d *Driver) deleteAll(ctx context.Context, kind kindOf, namespace, cluster 
 // removeLeftovers deletes what no controller deletes: the objects that survive
 // their Cluster, and those of a creation that never came to one.
 func (d *Driver) removeLeftovers(ctx context.Context, namespace, name string, dialect Dialect) error {
-	kinds := []kindOf{
-		podDeploymentKind, roleBindingKind, roleKind, serviceAccountKind,
+	kinds := append(d.autoscalerKinds(podDeploymentKind, roleBindingKind, roleKind, serviceAccountKind),
 		healthCheckKind, deploymentKind, controlPlaneKind, resourceSetKind,
-		dialect.kind("OpenStackMachineTemplate"), bootstrapKind, dialect.kind("OpenStackCluster"), secretKind,
-	}
+		dialect.kind("OpenStackMachineTemplate"), bootstrapKind, dialect.kind("OpenStackCluster"), secretKind)
 	for _, kind := range kinds {
 		if err := d.deleteAll(ctx, kind, namespace, name); err != nil {
 			return err
