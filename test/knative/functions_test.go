@@ -362,3 +362,35 @@ func TestEveryFunctionHasItsFolder(t *testing.T) {
 		t.Errorf("the folders are %v\nthe registry has %v", got, want)
 	}
 }
+
+// The example that an operator starts from: one host everywhere, one image.
+func TestTheExampleSetsHostAndImageEverywhere(t *testing.T) {
+	t.Parallel()
+	i := render(t, root+"/knative/overlays/production")
+	host := text(i.of("gateway.networking.k8s.io", "Gateway")[0], "spec", "listeners", 0, "hostname")
+	for _, o := range i.objects {
+		var hosts []string
+		switch {
+		case o.is("gateway.networking.k8s.io", "Gateway"):
+			for _, l := range list(o, "spec", "listeners") {
+				hosts = append(hosts, text(l, "hostname"))
+			}
+		case o.is("gateway.networking.k8s.io", "HTTPRoute"):
+			hosts = strs(o, "spec", "hostnames")
+			for _, f := range list(o, "spec", "rules", 0, "filters") {
+				if text(f, "type") == "RequestHeaderModifier" {
+					hosts = append(hosts, text(f, "requestHeaderModifier", "set", 0, "value"))
+				}
+			}
+		case o.is(serving, "Service"), o.is("batch", "Job"):
+			if image := text(o, "spec", "template", "spec", "containers", 0, "image"); !strings.HasPrefix(image, "registry.example.org/carafe:") {
+				t.Errorf("%s runs %s", o, image)
+			}
+		}
+		for _, h := range hosts {
+			if h != host {
+				t.Errorf("%s has the host %s, not %s", o, h, host)
+			}
+		}
+	}
+}
