@@ -152,3 +152,33 @@ func TestARefusedRevocationIsANote(t *testing.T) {
 		t.Errorf("revoked %v", k.revoked)
 	}
 }
+
+// TestTheLastWishCounts has a rotation overtaken by another: what was made for it
+// is revoked too.
+func TestTheLastWishCounts(t *testing.T) {
+	t.Parallel()
+	b, k, first := bench(t)
+	err := b.Conductor.Accept(t.Context(), identity.Caller{UserID: "u3", ProjectID: "p1"}, b.Cluster.UUID,
+		func(ctx context.Context, tx *postgres.Store, _ *conductor.Subject) (*conductor.Wish, error) {
+			return &conductor.Wish{Kind: magnum.CredentialRotate, Arguments: magnum.RotateArguments{Epoch: 3},
+					Supersedes: func(o magnum.Operation) bool { return o.Kind == magnum.CredentialRotate }},
+				b.Secrets.PutCredential(ctx, tx.Secrets, b.Cluster.UUID, "u3", driver.Credential{Epoch: 3, ID: "three", Secret: "s3"})
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var given []string
+	b.Driver.OnRotateCredential = func(c driver.Cluster) error { given = append(given, c.Credential.ID); return nil }
+	for _, o := range []magnum.Operation{b.Operation(t, b.Cluster.UUID), first} {
+		if status := b.Deliver(t, Function(), events.CredentialRotate, o); status != http.StatusNoContent {
+			t.Fatalf("delivery answered %d", status)
+		}
+	}
+	slices.Sort(k.revoked)
+	if !slices.Equal(given, []string{"three"}) || !slices.Equal(k.revoked, []string{"u1/one", "u2/two"}) || inForce(t, b) != "three" {
+		t.Errorf("given %v, revoked %v, %s in force", given, k.revoked, inForce(t, b))
+	}
+	if c := b.Reload(t, b.Cluster.UUID); c.UserID != "u3" {
+		t.Errorf("owner %s", c.UserID)
+	}
+}

@@ -14,9 +14,10 @@ import (
 
 // keystone makes credentials in memory.
 type keystone struct {
-	refuse  error
-	made    []string
-	revoked []string
+	refuse    error
+	meanwhile func() // runs while the credential is made
+	made      []string
+	revoked   []string
 }
 
 func (k *keystone) Delegate(_ context.Context, caller identity.Caller, clusterID, _ string) (driver.Credential, error) {
@@ -24,6 +25,9 @@ func (k *keystone) Delegate(_ context.Context, caller identity.Caller, clusterID
 		return driver.Credential{}, k.refuse
 	}
 	k.made = append(k.made, caller.UserID+"/"+clusterID)
+	if k.meanwhile != nil {
+		k.meanwhile()
+	}
 	return driver.Credential{ID: "new", Secret: "new-secret"}, nil
 }
 
@@ -94,11 +98,40 @@ func TestRotate(t *testing.T) {
 		t.Errorf("the new credential: %v", err)
 	}
 
-	// A second one while the first is at work makes a credential and takes it back.
-	if a := patch(t, b, "/c1", "", "", ""); a.Status != 409 {
+	// A second one while the first is at work takes its place.
+	if a := patch(t, b, "/c1", "", "", ""); a.Status != 202 {
 		t.Errorf("twice: %d %s", a.Status, a.Text)
 	}
-	if len(k.made) != 2 || len(k.revoked) != 1 || k.revoked[0] != "u1/new" {
+	if first, err := b.DB.Operations.Get(t.Context(), o.ID); err != nil || first.State != magnum.Superseded {
+		t.Errorf("the first is %s, %v", first.State, err)
+	}
+	if o := b.Operation(t, b.Cluster.UUID); string(o.Arguments) != `{"epoch": 2}` || o.UserID != "u1" {
+		t.Errorf("operation %s of %s", o.Arguments, o.UserID)
+	}
+	if len(k.made) != 2 || len(k.revoked) != 0 {
+		t.Errorf("made %v, revoked %v", k.made, k.revoked)
+	}
+}
+
+// TestWhatCameToNothingIsTakenBack has the cluster change its status between
+// the look at it and the record of the wish.
+func TestWhatCameToNothingIsTakenBack(t *testing.T) {
+	t.Parallel()
+	b := functiontest.New(t)
+	k := &keystone{}
+	b.Conductor.Delegation, b.Driver.Description.Credential = k, true
+	k.meanwhile = func() {
+		c := b.Reload(t, b.Cluster.UUID)
+		c.Status = magnum.DeleteInProgress
+		if err := b.DB.Clusters.Update(t.Context(), &c, b.Clock); err != nil {
+			t.Error(err)
+		}
+	}
+	a := patch(t, b, "/c1", "", "", "")
+	if want := `Rotating the credential of a cluster when status is "DELETE_IN_PROGRESS" is not supported.`; a.Status != 400 || a.Detail() != want {
+		t.Errorf("%d %q, want %q", a.Status, a.Detail(), want)
+	}
+	if len(k.made) != 1 || len(k.revoked) != 1 || k.revoked[0] != "u1/new" {
 		t.Errorf("made %v, revoked %v", k.made, k.revoked)
 	}
 }
