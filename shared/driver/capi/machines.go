@@ -208,10 +208,6 @@ func (r *render) replicas(g *group, live *clusterv1.MachineDeployment) *int32 {
 		return nil
 	}
 	want := int32(g.NodeCount)
-	if live != nil && !r.concerns(g) {
-		// Another operation may be in the middle of replacing its nodes.
-		return live.Spec.Replicas
-	}
 	nodes := r.nodesToRemove(*g)
 	if len(nodes) == 0 || live == nil {
 		return &want

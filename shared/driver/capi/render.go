@@ -71,12 +71,17 @@ func Render(in Input) (Plan, error) {
 	r.add(waveNamespace, object(namespaceKind, metav1.ObjectMeta{Name: w.namespace, Labels: map[string]string{
 		managedBy: manager, labelProject: cut(w.ProjectID, 63),
 	}}, nil))
-	r.secrets()
-	r.infrastructureCluster()
-	r.controlPlane()
-	r.cluster()
-	if err := r.addons(); err != nil {
-		return Plan{}, err
+	if r.ofOneGroup() {
+		r.cpVersion = r.Observed.ControlPlane.Spec.Version
+		r.cluster()
+	} else {
+		r.secrets()
+		r.infrastructureCluster()
+		r.controlPlane()
+		r.cluster()
+		if err := r.addons(); err != nil {
+			return Plan{}, err
+		}
 	}
 	r.workerGroups()
 	r.unmark()
@@ -90,6 +95,15 @@ type render struct {
 	plan Plan
 	// cpVersion is the version that the control plane should have after this plan.
 	cpVersion string
+}
+
+// ofOneGroup reports whether the operation is about one worker group of a
+// cluster that stands: then nothing else is written. Even a write that changes
+// nothing costs the controllers' webhooks their time.
+func (r *render) ofOneGroup() bool {
+	op := r.desired().Operation
+	return op.NodeGroupID != nil && *op.NodeGroupID != r.masters.UUID && !r.upgradesAll() &&
+		r.Observed.Cluster != nil && r.Observed.ControlPlane != nil
 }
 
 // The embedded structs both have a Cluster; the wish's embeds the rows.
@@ -187,6 +201,9 @@ func (r *render) workerGroups() {
 	for i := range r.workers {
 		g := &r.workers[i]
 		live := r.Observed.Deployments[g.name]
+		if live != nil && !r.concerns(g) {
+			continue
+		}
 		adopt := live == nil || r.upgrades(g)
 		version := r.cpVersion
 		switch {
