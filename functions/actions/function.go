@@ -4,7 +4,6 @@ package actions
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"carafe/shared/api"
@@ -12,9 +11,8 @@ import (
 	"carafe/shared/driver"
 	"carafe/shared/fault"
 	"carafe/shared/function"
-	"carafe/shared/identity"
+	"carafe/shared/lookup"
 	"carafe/shared/magnum"
-	"carafe/shared/policy"
 	"carafe/shared/postgres"
 )
 
@@ -24,34 +22,17 @@ func Function() function.Function {
 }
 
 func handlers(_ context.Context, p *function.Platform) (map[string]api.Handler, error) {
-	s := &server{db: p.DB, conductor: p.Conductor, policy: p.Policy, drivers: p.Drivers, now: p.Now}
+	s := &server{clusters: lookup.Clusters{Rows: p.DB.Clusters, Policy: p.Policy}, templates: p.DB.Templates,
+		conductor: p.Conductor, drivers: p.Drivers, now: p.Now}
 	return map[string]api.Handler{"cluster_resize": s.resize, "cluster_upgrade": s.upgrade}, nil
 }
 
 type server struct {
-	db        *postgres.DB
+	clusters  lookup.Clusters
+	templates postgres.Templates
 	conductor *conductor.Conductor
-	policy    *policy.Enforcer
 	drivers   *driver.Registry
 	now       func() time.Time
-}
-
-// find looks the cluster up. An admin reaches those of all projects by the
-// action's own rule for that (B62).
-func (s *server) find(r *http.Request, allProjects, rule string) (postgres.ClusterRow, identity.Caller, error) {
-	ctx := r.Context()
-	caller := identity.From(ctx)
-	if caller.IsAdmin {
-		if err := s.policy.Enforce(caller, allProjects, nil); err != nil {
-			return postgres.ClusterRow{}, caller, err
-		}
-	}
-	i := api.ParseIdent(api.Path(r, "cluster_ident"))
-	c, err := s.db.Clusters.Get(ctx, postgres.ScopeOf(caller, true), postgres.Ident{UUID: i.UUID, Text: i.Text})
-	if err != nil {
-		return c, caller, err
-	}
-	return c, caller, s.policy.Enforce(caller, rule, map[string]string{"project_id": c.ProjectID, "user_id": c.UserID, "uuid": c.UUID})
 }
 
 // nodeGroup finds the group that a request names, or the default workers.
@@ -62,22 +43,9 @@ func nodeGroup(ctx context.Context, tx *postgres.Store, s *conductor.Subject, na
 		}
 		return nil, fault.New(fault.Conflict, "Cluster %s has no default worker nodegroup.", s.Cluster.UUID) // PB-09
 	}
-	i := api.ParseIdent(*named)
-	n, err := tx.NodeGroups.Get(ctx, s.Cluster.UUID, postgres.Ident{UUID: i.UUID, Text: i.Text})
+	n, err := tx.NodeGroups.Get(ctx, s.Cluster.UUID, lookup.Ident(*named))
 	if err != nil {
 		return nil, err
 	}
 	return s.NodeGroup(n.UUID), nil
-}
-
-// accepted answers 202, and lets the events leave behind the answer.
-func (s *server) accepted(w http.ResponseWriter, r *http.Request, uuid string) error {
-	if err := api.WriteJSON(w, http.StatusAccepted, api.Accepted{UUID: uuid}); err != nil {
-		return err
-	}
-	if err := api.Flush(w); err != nil {
-		return err
-	}
-	s.conductor.Published(r.Context())
-	return nil
 }

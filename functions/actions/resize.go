@@ -9,6 +9,7 @@ import (
 	"carafe/shared/conductor"
 	"carafe/shared/driver"
 	"carafe/shared/fault"
+	"carafe/shared/lookup"
 	"carafe/shared/magnum"
 	"carafe/shared/postgres"
 )
@@ -25,7 +26,8 @@ func (s *server) resize(w http.ResponseWriter, r *http.Request) error {
 	if count == 0 && !api.VersionOf(r.Context()).AtLeast(10) {
 		return fault.New(fault.Invalid, "Resizing a nodegroup to zero is not supported in the provided microversion.")
 	}
-	c, caller, err := s.find(r, "cluster:resize_all_projects", "cluster:resize")
+	c, caller, err := s.clusters.Find(r.Context(), api.Path(r, "cluster_ident"),
+		lookup.Rules{AllProjects: "cluster:resize_all_projects", Action: "cluster:resize"})
 	if err != nil {
 		return err
 	}
@@ -46,7 +48,7 @@ func (s *server) resize(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.accepted(w, r, c.UUID)
+	return s.conductor.Accepted(w, r, c.UUID)
 }
 
 // checkResize refuses what cannot be: a size outside of the group's bounds, more

@@ -8,6 +8,7 @@ import (
 	"carafe/shared/conductor"
 	"carafe/shared/driver"
 	"carafe/shared/fault"
+	"carafe/shared/lookup"
 	"carafe/shared/magnum"
 	"carafe/shared/postgres"
 )
@@ -24,12 +25,12 @@ func (s *server) upgrade(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	c, caller, err := s.find(r, "cluster:upgrade_all_projects", "cluster:upgrade")
+	c, caller, err := s.clusters.Find(r.Context(), api.Path(r, "cluster_ident"),
+		lookup.Rules{AllProjects: "cluster:upgrade_all_projects", Action: "cluster:upgrade"})
 	if err != nil {
 		return err
 	}
-	i := api.ParseIdent(*body.String("cluster_template"))
-	template, err := s.db.Templates.Get(ctx, postgres.ScopeOf(caller, true), postgres.Ident{UUID: i.UUID, Text: i.Text})
+	template, err := s.templates.Get(ctx, postgres.ScopeOf(caller, true), lookup.Ident(*body.String("cluster_template")))
 	if err != nil {
 		return err
 	}
@@ -49,7 +50,7 @@ func (s *server) upgrade(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.accepted(w, r, c.UUID)
+	return s.conductor.Accepted(w, r, c.UUID)
 }
 
 func (s *server) checkUpgrade(ctx context.Context, subject *conductor.Subject, n *magnum.NodeGroup, to magnum.ClusterTemplate) error {

@@ -10,6 +10,7 @@ import (
 	"carafe/shared/events"
 	"carafe/shared/fault"
 	"carafe/shared/identity"
+	"carafe/shared/lookup"
 	"carafe/shared/magnum"
 	"carafe/shared/pki"
 )
@@ -32,7 +33,8 @@ func (s *server) create(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	c, caller, err := s.find(ctx, ident, "certificate:create_all_projects", "certificate:create")
+	c, caller, err := s.clusters.Find(ctx, ident,
+		lookup.Rules{AllProjects: "certificate:create_all_projects", Action: "certificate:create"})
 	if fault.Is(err, fault.NotFound) {
 		return fault.New(fault.Invalid, "%s", fault.Text(err)) // B78
 	}
@@ -43,7 +45,7 @@ func (s *server) create(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.record(ctx, c, caller, kind, issued); err != nil {
+	if err := s.record(ctx, c.Cluster, caller, kind, issued); err != nil {
 		return err
 	}
 	answer := certificate{ClusterUUID: c.UUID, Links: api.Links(ctx, "certificates", c.UUID), CSR: csr, PEM: issued.PEM}
@@ -55,7 +57,7 @@ func (s *server) create(w http.ResponseWriter, r *http.Request) error {
 	if err := api.WriteJSON(w, http.StatusCreated, answer); err != nil {
 		return err
 	}
-	return s.published(w, r)
+	return s.conductor.Answered(w, r)
 }
 
 // signature is the data of a magnum.certificate.create event.
@@ -81,7 +83,7 @@ func (s *server) record(ctx context.Context, c magnum.Cluster, caller identity.C
 	if err != nil {
 		return fmt.Errorf("encode signature: %w", err)
 	}
-	return s.db.Events.Add(ctx, magnum.Event{
+	return s.events.Add(ctx, magnum.Event{
 		ID: s.conductor.NewID(), Type: events.NotifyCertificateCreate, Source: s.conductor.Source(), Subject: c.UUID,
 		Outcome: magnum.OutcomeSuccess, Priority: "info", ProjectID: c.ProjectID, RequestID: identity.RequestID(ctx),
 		Data: data, CreatedAt: s.now(),

@@ -12,12 +12,9 @@ import (
 	"carafe/shared/certstore"
 	"carafe/shared/conductor"
 	"carafe/shared/driver"
-	"carafe/shared/fault"
 	"carafe/shared/function"
-	"carafe/shared/identity"
-	"carafe/shared/magnum"
+	"carafe/shared/lookup"
 	"carafe/shared/pki"
-	"carafe/shared/policy"
 	"carafe/shared/postgres"
 )
 
@@ -27,7 +24,7 @@ func Function() function.Function {
 }
 
 func handlers(_ context.Context, p *function.Platform) (map[string]api.Handler, error) {
-	s := &server{db: p.DB, conductor: p.Conductor, policy: p.Policy, drivers: p.Drivers, secrets: p.Secrets, now: p.Now}
+	s := &server{events: p.DB.Events, clusters: lookup.Clusters{Rows: p.DB.Clusters, Policy: p.Policy}, conductor: p.Conductor, drivers: p.Drivers, secrets: p.Secrets, now: p.Now}
 	return map[string]api.Handler{
 		"certificate_show":   s.show,
 		"certificate_create": s.create,
@@ -36,9 +33,9 @@ func handlers(_ context.Context, p *function.Platform) (map[string]api.Handler, 
 }
 
 type server struct {
-	db        *postgres.DB
+	clusters  lookup.Clusters
+	events    postgres.Events
 	conductor *conductor.Conductor
-	policy    *policy.Enforcer
 	drivers   *driver.Registry
 	secrets   *certstore.Store
 	now       func() time.Time
@@ -62,7 +59,8 @@ func (s *server) show(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	c, _, err := s.find(ctx, api.Path(r, "cluster_ident"), "certificate:get_one_all_projects", "certificate:get")
+	c, _, err := s.clusters.Find(ctx, api.Path(r, "cluster_ident"),
+		lookup.Rules{AllProjects: "certificate:get_one_all_projects", Action: "certificate:get"})
 	if err != nil {
 		return err
 	}
@@ -71,31 +69,4 @@ func (s *server) show(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return api.WriteJSON(w, http.StatusOK, certificate{ClusterUUID: c.UUID, Links: api.Links(ctx, "certificates", c.UUID), PEM: pem})
-}
-
-// find looks a cluster up. An admin reaches all projects if the first rule lets
-// it (B62); the action's own rule is asked with the cluster as its target.
-func (s *server) find(ctx context.Context, ident, allProjects, rule string) (magnum.Cluster, identity.Caller, error) {
-	caller := identity.From(ctx)
-	everywhere := caller.IsAdmin && s.policy.Allows(caller, allProjects, nil)
-	id := api.ParseIdent(ident)
-	if id.Impossible() {
-		return magnum.Cluster{}, caller, fault.New(fault.NotFound, "Cluster %s could not be found.", ident)
-	}
-	c, err := s.db.Clusters.Get(ctx, postgres.ScopeOf(caller, everywhere), postgres.Ident{UUID: id.UUID, Text: id.Text})
-	if err != nil {
-		return magnum.Cluster{}, caller, err
-	}
-	return c.Cluster, caller, s.policy.Enforce(caller, rule, map[string]string{
-		"project_id": c.ProjectID, "user_id": c.UserID, "name": c.Name, "uuid": c.UUID, "cluster_template_id": c.ClusterTemplateID,
-	})
-}
-
-// published lets the answer leave, and then the events.
-func (s *server) published(w http.ResponseWriter, r *http.Request) error {
-	if err := api.Flush(w); err != nil {
-		return err
-	}
-	s.conductor.Published(r.Context())
-	return nil
 }

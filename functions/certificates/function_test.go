@@ -8,9 +8,12 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"carafe/shared/driver"
 	"carafe/shared/functiontest"
@@ -164,6 +167,43 @@ func TestCreate(t *testing.T) {
 	}
 	if all := b.Events(t, b.Cluster.UUID); !slices.Contains(all, "magnum.certificate.create success") {
 		t.Errorf("events %v", all)
+	}
+}
+
+// TestSignatureIsToldAsDescribed compares the event with schema/events.
+func TestSignatureIsToldAsDescribed(t *testing.T) {
+	t.Parallel()
+	b := functiontest.New(t)
+	b.Certify(t, b.Cluster.UUID)
+	a := b.Call(t, Function(), functiontest.Request{Method: "POST", Path: "/v1/certificates",
+		Body: body(t, map[string]any{"cluster_uuid": "c1", "csr": request(t), "ca_cert_type": "front_proxy"})})
+	if a.Status != 201 {
+		t.Fatalf("%d %s", a.Status, a.Text)
+	}
+	told, err := b.DB.Events.OfCluster(t.Context(), b.Cluster.UUID, 0, 1)
+	if err != nil || len(told) != 1 {
+		t.Fatalf("%d events, %v", len(told), err)
+	}
+	schema, err := jsonschema.NewCompiler().Compile(filepath.Join("..", "..", "schema", "events", told[0].Type+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var data map[string]any
+	if err := json.Unmarshal(told[0].Data, &data); err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Validate(data); err != nil {
+		t.Error(err)
+	}
+	leaf, err := pki.ParseCertificate([]byte(a.Body["pem"].(string)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]any{"cluster_uuid": b.Cluster.UUID, "ca_cert_type": "front-proxy", "serial": leaf.SerialNumber.Text(16),
+		"subject": "CN=admin,O=system:masters", "user_id": "u1", "project_id": "p1", "not_after": "2027-12-01T12:00:00+00:00"} {
+		if data[key] != want {
+			t.Errorf("%s is %v, want %v", key, data[key], want)
+		}
 	}
 }
 

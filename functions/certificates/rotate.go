@@ -8,6 +8,7 @@ import (
 	"carafe/shared/certstore"
 	"carafe/shared/conductor"
 	"carafe/shared/fault"
+	"carafe/shared/lookup"
 	"carafe/shared/magnum"
 	"carafe/shared/postgres"
 )
@@ -16,7 +17,8 @@ import (
 // before anything is made (PB-35); the authorities in force stay in force until
 // the driver has installed the new ones (functions/carotate).
 func (s *server) rotate(w http.ResponseWriter, r *http.Request) error {
-	c, caller, err := s.find(r.Context(), api.Path(r, "cluster_ident"), "certificate:rotate_ca_all_projects", "certificate:rotate_ca")
+	c, caller, err := s.clusters.Find(r.Context(), api.Path(r, "cluster_ident"),
+		lookup.Rules{AllProjects: "certificate:rotate_ca_all_projects", Action: "certificate:rotate_ca"})
 	if err != nil {
 		return err
 	}
@@ -36,10 +38,7 @@ func (s *server) rotate(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := api.WriteJSON(w, http.StatusAccepted, api.Accepted{UUID: c.UUID}); err != nil {
-		return err
-	}
-	return s.published(w, r)
+	return s.conductor.Accepted(w, r, c.UUID)
 }
 
 func (s *server) rotatable(subject *conductor.Subject) error {

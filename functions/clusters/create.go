@@ -2,7 +2,6 @@ package clusters
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"strconv"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"carafe/shared/driver"
 	"carafe/shared/fault"
 	"carafe/shared/identity"
+	"carafe/shared/lookup"
 	"carafe/shared/magnum"
 	"carafe/shared/openstack"
 	"carafe/shared/postgres"
@@ -32,8 +32,8 @@ func (s *server) create(w http.ResponseWriter, r *http.Request) error {
 	if err := s.policy.Enforce(caller, "cluster:create", nil); err != nil { // before anything is looked up (B09)
 		return err
 	}
-	remember, answered, err := s.recall(w, r, caller)
-	if err != nil || answered {
+	keep, done, err := s.conductor.Replay(w, r, caller)
+	if err != nil || done {
 		return err
 	}
 	n, err := s.prepare(ctx, caller, body)
@@ -43,37 +43,13 @@ func (s *server) create(w http.ResponseWriter, r *http.Request) error {
 	if api.QueryOf(r).Bool("dry_run") {
 		return api.WriteJSON(w, http.StatusOK, fullOf(ctx, n.row()))
 	}
-	answer := api.Accepted{UUID: n.cluster.UUID}
-	if remember != nil {
-		if remember.Body, err = json.Marshal(answer); err != nil {
-			return fault.Wrap(fault.Internal, err, "encode the answer")
-		}
-	}
-	if err := s.store(ctx, caller, n, remember); err != nil {
+	if keep, err = keep.With(api.Accepted{UUID: n.cluster.UUID}); err != nil {
 		return err
 	}
-	if err := api.WriteJSON(w, http.StatusAccepted, answer); err != nil {
+	if err := s.store(ctx, caller, n, keep); err != nil {
 		return err
 	}
-	return s.published(w, r)
-}
-
-// recall answers a request whose Idempotency-Key was used before with the first
-// answer, and says what to keep otherwise; nil without a key.
-func (s *server) recall(w http.ResponseWriter, r *http.Request, caller identity.Caller) (*conductor.Remember, bool, error) {
-	key, err := api.IdempotencyKey(r)
-	if err != nil || key == "" {
-		return nil, false, err
-	}
-	hash := conductor.RequestHash(r.Method, r.URL.Path, api.Raw(r))
-	first, ok, err := s.conductor.Recall(r.Context(), caller.ProjectID, key, hash)
-	if err != nil {
-		return nil, false, err
-	}
-	if ok {
-		return nil, true, api.WriteJSON(w, first.Status, json.RawMessage(first.Body))
-	}
-	return &conductor.Remember{ProjectID: caller.ProjectID, Key: key, Hash: hash, Status: http.StatusAccepted}, false, nil
+	return s.conductor.Accepted(w, r, n.cluster.UUID)
 }
 
 // newCluster is a cluster that may be created.
@@ -136,7 +112,7 @@ func (s *server) templateOf(ctx context.Context, caller identity.Caller, body ap
 	if v := body.String("cluster_template_id"); v != nil {
 		named = *v
 	}
-	t, err := s.db.Templates.Get(ctx, postgres.ScopeOf(caller, false), ident(named))
+	t, err := s.db.Templates.Get(ctx, postgres.ScopeOf(caller, false), lookup.Ident(named))
 	if fault.Is(err, fault.NotFound) && !api.VersionOf(ctx).AtLeast(10) {
 		return t, nil, fault.Wrap(fault.Invalid, err, "ClusterTemplate %s could not be found.", named)
 	}
@@ -255,7 +231,7 @@ const credentialTime = 10 * time.Second
 
 // store makes the user's credential if the driver wants one, and then the rows,
 // the operation and its events in one transaction.
-func (s *server) store(ctx context.Context, caller identity.Caller, n *newCluster, remember *conductor.Remember) error {
+func (s *server) store(ctx context.Context, caller identity.Caller, n *newCluster, keep *conductor.Remember) error {
 	var credential *driver.Credential
 	if n.description.Credential && s.conductor.Delegation != nil {
 		made, err := s.conductor.Delegation.Delegate(ctx, caller, n.cluster.UUID, n.cluster.Name)
@@ -265,7 +241,7 @@ func (s *server) store(ctx context.Context, caller identity.Caller, n *newCluste
 		made.Epoch = 1
 		credential = &made
 	}
-	err := s.conductor.AcceptNew(ctx, caller, s.config.MaxPerProject, remember, func(ctx context.Context, tx *postgres.Store) (*conductor.Subject, error) {
+	err := s.conductor.AcceptNew(ctx, caller, s.config.MaxPerProject, keep, func(ctx context.Context, tx *postgres.Store) (*conductor.Subject, error) {
 		if err := tx.Clusters.Create(ctx, n.cluster); err != nil {
 			return nil, err
 		}

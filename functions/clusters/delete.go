@@ -6,6 +6,7 @@ import (
 
 	"carafe/shared/api"
 	"carafe/shared/conductor"
+	"carafe/shared/lookup"
 	"carafe/shared/magnum"
 	"carafe/shared/postgres"
 )
@@ -14,7 +15,8 @@ import (
 // a cluster that is being deleted it has nothing to do (PB-30). It ends every
 // other operation: nothing else counts any more.
 func (s *server) delete(w http.ResponseWriter, r *http.Request) error {
-	c, caller, err := s.find(r, "cluster:delete_all_projects", "cluster:delete")
+	c, caller, err := s.clusters.Find(r.Context(), api.Path(r, "cluster_ident"),
+		lookup.Rules{AllProjects: "cluster:delete_all_projects", Action: "cluster:delete"})
 	if err != nil {
 		return err
 	}
@@ -33,14 +35,5 @@ func (s *server) delete(w http.ResponseWriter, r *http.Request) error {
 	if err := api.NoContent(w); err != nil {
 		return err
 	}
-	return s.published(w, r)
-}
-
-// published lets the answer leave, and then the events.
-func (s *server) published(w http.ResponseWriter, r *http.Request) error {
-	if err := api.Flush(w); err != nil {
-		return err
-	}
-	s.conductor.Published(r.Context())
-	return nil
+	return s.conductor.Answered(w, r)
 }

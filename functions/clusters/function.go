@@ -4,15 +4,13 @@ package clusters
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"carafe/shared/api"
 	"carafe/shared/conductor"
 	"carafe/shared/driver"
 	"carafe/shared/function"
-	"carafe/shared/identity"
-	"carafe/shared/magnum"
+	"carafe/shared/lookup"
 	"carafe/shared/openstack"
 	"carafe/shared/policy"
 	"carafe/shared/postgres"
@@ -38,7 +36,8 @@ func handlers(_ context.Context, p *function.Platform) (map[string]api.Handler, 
 	if err := function.ReadConfig(&c); err != nil {
 		return nil, err
 	}
-	s := &server{config: c, db: p.DB, conductor: p.Conductor, policy: p.Policy, drivers: p.Drivers,
+	s := &server{config: c, db: p.DB, clusters: lookup.Clusters{Rows: p.DB.Clusters, Policy: p.Policy}, conductor: p.Conductor,
+		policy: p.Policy, drivers: p.Drivers,
 		checks: p.Checks, options: p.Options, now: p.Now}
 	return map[string]api.Handler{
 		"cluster_list":       s.list(false),
@@ -55,6 +54,7 @@ func handlers(_ context.Context, p *function.Platform) (map[string]api.Handler, 
 type server struct {
 	config    Config
 	db        *postgres.DB
+	clusters  lookup.Clusters
 	conductor *conductor.Conductor
 	policy    *policy.Enforcer
 	drivers   *driver.Registry
@@ -63,31 +63,5 @@ type server struct {
 	now       func() time.Time
 }
 
-// find looks a cluster up for an action on it: an admin reaches all projects if
-// the rule of that name lets it, and the action's own rule is asked with the
-// cluster as its target.
-func (s *server) find(r *http.Request, allProjects, rule string) (postgres.ClusterRow, identity.Caller, error) {
-	ctx := r.Context()
-	caller := identity.From(ctx)
-	if caller.IsAdmin {
-		if err := s.policy.Enforce(caller, allProjects, nil); err != nil {
-			return postgres.ClusterRow{}, caller, err
-		}
-	}
-	c, err := s.db.Clusters.Get(ctx, postgres.ScopeOf(caller, true), ident(api.Path(r, "cluster_ident")))
-	if err != nil {
-		return c, caller, err
-	}
-	return c, caller, s.policy.Enforce(caller, rule, target(c.Cluster))
-}
-
-func ident(text string) postgres.Ident {
-	i := api.ParseIdent(text)
-	return postgres.Ident{UUID: i.UUID, Text: i.Text}
-}
-
-// target is a cluster as policy rules see it.
-func target(c magnum.Cluster) map[string]string {
-	return map[string]string{"project_id": c.ProjectID, "user_id": c.UserID, "name": c.Name, "uuid": c.UUID,
-		"cluster_template_id": c.ClusterTemplateID}
-}
+// show is what it takes to see a cluster.
+var show = lookup.Rules{AllProjects: "cluster:get_one_all_projects", Action: "cluster:get"}

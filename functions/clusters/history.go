@@ -32,7 +32,7 @@ type operation struct {
 
 // operations serves GET /v1/clusters/{ident}/operations.
 func (s *server) operations(w http.ResponseWriter, r *http.Request) error {
-	c, _, err := s.find(r, "cluster:get_one_all_projects", "cluster:get")
+	c, _, err := s.clusters.Find(r.Context(), api.Path(r, "cluster_ident"), show)
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ type notified struct {
 
 // events serves GET /v1/clusters/{ident}/events.
 func (s *server) events(w http.ResponseWriter, r *http.Request) error {
-	c, _, err := s.find(r, "cluster:get_one_all_projects", "cluster:get")
+	c, _, err := s.clusters.Find(r.Context(), api.Path(r, "cluster_ident"), show)
 	if err != nil {
 		return err
 	}

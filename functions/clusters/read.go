@@ -87,7 +87,7 @@ func (s *server) page(r *http.Request, caller identity.Caller, page api.Page, de
 
 // show serves GET /v1/clusters/{ident}.
 func (s *server) show(w http.ResponseWriter, r *http.Request) error {
-	c, _, err := s.find(r, "cluster:get_one_all_projects", "cluster:get")
+	c, _, err := s.clusters.Find(r.Context(), api.Path(r, "cluster_ident"), show)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"carafe/shared/driver"
 	"carafe/shared/fault"
 	"carafe/shared/identity"
+	"carafe/shared/lookup"
 	"carafe/shared/magnum"
 	"carafe/shared/postgres"
 )
@@ -36,29 +37,23 @@ func (s *server) update(w http.ResponseWriter, r *http.Request) error {
 	if change.nodeCount != nil && *change.nodeCount == 0 && !api.VersionOf(ctx).AtLeast(10) {
 		return fault.New(fault.Invalid, "Resizing a nodegroup to zero is not supported in the provided microversion.")
 	}
-	remember, answered, err := s.recall(w, r, caller)
-	if err != nil || answered {
-		return err
-	}
-	dryRun := api.QueryOf(r).Bool("dry_run")
-	if dryRun {
-		err = s.apply(r, caller, &c, change, nil, true)
-		if err == nil {
-			return api.WriteJSON(w, http.StatusOK, fullOf(ctx, &c))
+	if api.QueryOf(r).Bool("dry_run") {
+		if err := s.conductor.Try(ctx, caller, c.UUID, s.apply(r, &c, change, nil)); err != nil {
+			return err
 		}
+		return api.WriteJSON(w, http.StatusOK, fullOf(ctx, &c))
+	}
+	keep, done, err := s.conductor.Replay(w, r, caller)
+	if err != nil || done {
 		return err
 	}
-	answer := api.Accepted{UUID: c.UUID}
-	if remember != nil {
-		remember.Body = []byte(`{"uuid":"` + c.UUID + `"}`)
-	}
-	if err := s.apply(r, caller, &c, change, remember, false); err != nil {
+	if keep, err = keep.With(api.Accepted{UUID: c.UUID}); err != nil {
 		return err
 	}
-	if err := api.WriteJSON(w, http.StatusAccepted, answer); err != nil {
+	if err := s.conductor.Accept(ctx, caller, c.UUID, s.apply(r, &c, change, keep)); err != nil {
 		return err
 	}
-	return s.published(w, r)
+	return s.conductor.Accepted(w, r, c.UUID)
 }
 
 // change is what a patch asks for; nil fields stay.
@@ -90,40 +85,28 @@ func changeOf(patch api.Patch, patched api.Patched) change {
 // findToPatch asks cluster:update, or, if only health is reported,
 // cluster:update_health_status, each with the cluster as its target (B08).
 func (s *server) findToPatch(r *http.Request, patch api.Patch) (postgres.ClusterRow, identity.Caller, error) {
+	rules := lookup.Rules{AllProjects: "cluster:update_all_projects", Action: "cluster:update"}
 	if patch.Only("health_status", "health_status_reason") {
-		return s.find(r, "cluster:update_all_projects", "cluster:update_health_status")
+		rules.Action = "cluster:update_health_status"
 	}
-	return s.find(r, "cluster:update_all_projects", "cluster:update")
+	return s.clusters.Find(r.Context(), api.Path(r, "cluster_ident"), rules)
 }
 
-// apply stores the change with the cluster locked. Health is written in any
-// status and moves nothing else (PB-22).
-func (s *server) apply(r *http.Request, caller identity.Caller, c *postgres.ClusterRow, ch change, remember *conductor.Remember, dryRun bool) error {
-	err := s.conductor.Accept(r.Context(), caller, c.UUID, func(ctx context.Context, tx *postgres.Store, subject *conductor.Subject) (*conductor.Wish, error) {
+// apply stores the change with the cluster locked, and shows it in c. Health is
+// written in any status and moves nothing else (PB-22).
+func (s *server) apply(r *http.Request, c *postgres.ClusterRow, ch change, keep *conductor.Remember) conductor.Decide {
+	return func(ctx context.Context, tx *postgres.Store, subject *conductor.Subject) (*conductor.Wish, error) {
 		if err := api.CheckIfMatch(r, subject.Cluster.Version); err != nil {
 			return nil, err
 		}
 		wish, err := s.decide(ctx, tx, subject, ch, api.QueryOf(r).Bool("rollback"))
-		if err != nil {
-			return nil, err
-		}
 		if wish != nil {
-			wish.Remember = remember
+			wish.Remember = keep
 		}
-		if dryRun {
-			c.Cluster, c.NodeCount = subject.Cluster, workers(subject)
-			return nil, errDryRun
-		}
-		return wish, nil
-	})
-	if dryRun && err == errDryRun {
-		return nil
+		c.Cluster, c.NodeCount = subject.Cluster, workers(subject)
+		return wish, err
 	}
-	return err
 }
-
-// errDryRun takes a transaction back that was only tried.
-var errDryRun = fault.New(fault.Conflict, "dry run")
 
 func (s *server) decide(ctx context.Context, tx *postgres.Store, subject *conductor.Subject, ch change, rollback bool) (*conductor.Wish, error) {
 	if err := s.reportHealth(ctx, tx, subject, ch); err != nil || ch.nodeCount == nil {

@@ -11,6 +11,7 @@ import (
 	"carafe/shared/fault"
 	"carafe/shared/function"
 	"carafe/shared/identity"
+	"carafe/shared/lookup"
 	"carafe/shared/magnum"
 	"carafe/shared/openstack"
 	"carafe/shared/policy"
@@ -52,8 +53,7 @@ func (s *server) find(r *http.Request, allProjects string) (magnum.ClusterTempla
 			return magnum.ClusterTemplate{}, caller, err
 		}
 	}
-	i := api.ParseIdent(api.Path(r, "cluster_template_ident"))
-	t, err := s.templates.Get(r.Context(), postgres.ScopeOf(caller, true), postgres.Ident{UUID: i.UUID, Text: i.Text})
+	t, err := s.templates.Get(r.Context(), postgres.ScopeOf(caller, true), lookup.Ident(api.Path(r, "cluster_template_ident")))
 	return t, caller, err
 }
 

@@ -15,8 +15,8 @@ import (
 	"carafe/shared/fault"
 	"carafe/shared/function"
 	"carafe/shared/identity"
+	"carafe/shared/lookup"
 	"carafe/shared/magnum"
-	"carafe/shared/policy"
 	"carafe/shared/postgres"
 )
 
@@ -26,14 +26,13 @@ func Function() function.Function {
 }
 
 func handlers(_ context.Context, p *function.Platform) (map[string]api.Handler, error) {
-	s := &server{db: p.DB, conductor: p.Conductor, policy: p.Policy, drivers: p.Drivers, secrets: p.Secrets}
+	s := &server{clusters: lookup.Clusters{Rows: p.DB.Clusters, Policy: p.Policy}, conductor: p.Conductor, drivers: p.Drivers, secrets: p.Secrets}
 	return map[string]api.Handler{"credential_rotate": s.rotate}, nil
 }
 
 type server struct {
-	db        *postgres.DB
+	clusters  lookup.Clusters
 	conductor *conductor.Conductor
-	policy    *policy.Enforcer
 	drivers   *driver.Registry
 	secrets   *certstore.Store
 }
@@ -43,11 +42,12 @@ type server struct {
 // refusal is the caller's answer. The lifecycle status has no part in it (PB-37).
 func (s *server) rotate(w http.ResponseWriter, r *http.Request) error {
 	ctx := r.Context()
-	c, caller, err := s.find(ctx, api.Path(r, "cluster_ident"))
+	c, caller, err := s.clusters.Find(ctx, api.Path(r, "cluster_ident"),
+		lookup.Rules{AllProjects: "credential:rotate_all_projects", Action: "credential:rotate"}) // B23, B62
 	if err != nil {
 		return err
 	}
-	d, err := s.rotatable(c)
+	d, err := s.rotatable(c.Cluster)
 	if err != nil {
 		return err
 	}
@@ -68,14 +68,7 @@ func (s *server) rotate(w http.ResponseWriter, r *http.Request) error {
 		}
 		return err
 	}
-	if err := api.WriteJSON(w, http.StatusAccepted, api.Accepted{UUID: c.UUID}); err != nil {
-		return err
-	}
-	if err := api.Flush(w); err != nil {
-		return err
-	}
-	s.conductor.Published(ctx)
-	return nil
+	return s.conductor.Accepted(w, r, c.UUID)
 }
 
 // accept records the wish and the new credential, if there is one, together.
@@ -123,22 +116,4 @@ func (s *server) takeBack(ctx context.Context, caller identity.Caller, clusterID
 		slog.ErrorContext(ctx, "an unused application credential stays in Keystone", "cluster", clusterID,
 			"credential", made.ID, "user", caller.UserID, "err", err)
 	}
-}
-
-// find looks a cluster up. An admin reaches all projects if the rule lets it
-// (B62), and the cluster is the target of the rule (B23).
-func (s *server) find(ctx context.Context, ident string) (magnum.Cluster, identity.Caller, error) {
-	caller := identity.From(ctx)
-	everywhere := caller.IsAdmin && s.policy.Allows(caller, "credential:rotate_all_projects", nil)
-	id := api.ParseIdent(ident)
-	if id.Impossible() {
-		return magnum.Cluster{}, caller, fault.New(fault.NotFound, "Cluster %s could not be found.", ident)
-	}
-	c, err := s.db.Clusters.Get(ctx, postgres.ScopeOf(caller, everywhere), postgres.Ident{UUID: id.UUID, Text: id.Text})
-	if err != nil {
-		return magnum.Cluster{}, caller, err
-	}
-	return c.Cluster, caller, s.policy.Enforce(caller, "credential:rotate", map[string]string{
-		"project_id": c.ProjectID, "user_id": c.UserID, "name": c.Name, "uuid": c.UUID, "cluster_template_id": c.ClusterTemplateID,
-	})
 }

@@ -12,6 +12,7 @@ import (
 	"carafe/shared/conductor"
 	"carafe/shared/function"
 	"carafe/shared/identity"
+	"carafe/shared/lookup"
 	"carafe/shared/magnum"
 	"carafe/shared/policy"
 	"carafe/shared/postgres"
@@ -41,16 +42,11 @@ type server struct {
 // as its target.
 func (s *server) find(r *http.Request, rule string) (magnum.Federation, identity.Caller, error) {
 	caller := identity.From(r.Context())
-	f, err := s.db.Federations.Get(r.Context(), postgres.ScopeOf(caller, false), ident(api.Path(r, "federation_ident")))
+	f, err := s.db.Federations.Get(r.Context(), postgres.ScopeOf(caller, false), lookup.Ident(api.Path(r, "federation_ident")))
 	if err != nil {
 		return f, caller, err
 	}
 	return f, caller, s.policy.Enforce(caller, rule, map[string]string{"project_id": f.ProjectID, "uuid": f.UUID, "name": f.Name})
-}
-
-func ident(text string) postgres.Ident {
-	i := api.ParseIdent(text)
-	return postgres.Ident{UUID: i.UUID, Text: i.Text}
 }
 
 // short is a federation in a list, full in every other answer (spec/api.md §4.9).
@@ -138,20 +134,4 @@ func (s *server) show(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return api.WriteJSON(w, http.StatusOK, fullOf(r.Context(), f))
-}
-
-// accepted answers 202, and lets the events leave behind the answer.
-func (s *server) accepted(w http.ResponseWriter, r *http.Request, uuid string) error {
-	if err := api.WriteJSON(w, http.StatusAccepted, api.Accepted{UUID: uuid}); err != nil {
-		return err
-	}
-	return s.published(w, r)
-}
-
-func (s *server) published(w http.ResponseWriter, r *http.Request) error {
-	if err := api.Flush(w); err != nil {
-		return err
-	}
-	s.conductor.Published(r.Context())
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"carafe/shared/api"
 	"carafe/shared/fault"
 	"carafe/shared/identity"
+	"carafe/shared/lookup"
 	"carafe/shared/magnum"
 	"carafe/shared/postgres"
 )
@@ -29,7 +30,7 @@ func (s *server) create(w http.ResponseWriter, r *http.Request) error {
 	if hostID == nil {
 		return fault.New(fault.Invalid, "No hostcluster specified. Please specify a hostcluster_id.")
 	}
-	host, err := s.db.Clusters.Get(ctx, postgres.ScopeOf(caller, false), ident(*hostID))
+	host, err := s.db.Clusters.Get(ctx, postgres.ScopeOf(caller, false), lookup.Ident(*hostID))
 	if err != nil {
 		return err
 	}
@@ -55,7 +56,7 @@ func (s *server) create(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.accepted(w, r, f.UUID)
+	return s.conductor.Accepted(w, r, f.UUID)
 }
 
 // update serves PATCH /v1/federations/{ident}: members come and go by the first
@@ -105,7 +106,7 @@ func (s *server) update(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.accepted(w, r, f.UUID)
+	return s.conductor.Accepted(w, r, f.UUID)
 }
 
 // members is the list after an operation that lets a cluster join or leave.
@@ -122,7 +123,7 @@ func (s *server) members(ctx context.Context, caller identity.Caller, f magnum.F
 		return slices.DeleteFunc(slices.Clone(f.MemberIDs), func(id string) bool { return id == member }), true, nil
 	}
 	// By uuid only: something else is nobody's.
-	if _, err := s.db.Clusters.Get(ctx, postgres.ScopeOf(caller, false), ident(member)); err != nil {
+	if _, err := s.db.Clusters.Get(ctx, postgres.ScopeOf(caller, false), lookup.Ident(member)); err != nil {
 		return nil, false, err
 	}
 	if slices.Contains(f.MemberIDs, member) {
@@ -163,5 +164,5 @@ func (s *server) delete(w http.ResponseWriter, r *http.Request) error {
 	if err := api.NoContent(w); err != nil {
 		return err
 	}
-	return s.published(w, r)
+	return s.conductor.Answered(w, r)
 }

@@ -2,7 +2,6 @@ package nodegroups
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"slices"
 
@@ -33,60 +32,34 @@ func (s *server) create(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	key, answered, err := s.recall(w, r, caller)
-	if err != nil || answered {
-		return err
-	}
-	dryRun := api.QueryOf(r).Bool("dry_run")
-	err = s.conductor.Accept(ctx, caller, c.UUID, func(ctx context.Context, tx *postgres.Store, subject *conductor.Subject) (*conductor.Wish, error) {
-		wish, stored, err := s.add(ctx, tx, subject, n, template)
-		if err != nil {
-			return nil, err
-		}
-		n = stored
-		if dryRun {
-			return nil, errDryRun
-		}
-		if key != nil {
-			if key.Body, err = json.Marshal(fullOf(ctx, n, c.Labels)); err != nil {
-				return nil, fault.Wrap(fault.Internal, err, "encode the answer")
+	decide := func(keep *conductor.Remember) conductor.Decide {
+		return func(ctx context.Context, tx *postgres.Store, subject *conductor.Subject) (*conductor.Wish, error) {
+			var wish *conductor.Wish
+			if wish, n, err = s.add(ctx, tx, subject, n, template); err != nil {
+				return nil, err
 			}
-			wish.Remember = key
+			wish.Remember, err = keep.With(fullOf(ctx, n, c.Labels))
+			return wish, err
 		}
-		return wish, nil
-	})
-	if dryRun && err == errDryRun {
+	}
+	if api.QueryOf(r).Bool("dry_run") {
+		if err := s.conductor.Try(ctx, caller, c.UUID, decide(nil)); err != nil {
+			return err
+		}
 		return api.WriteJSON(w, http.StatusOK, fullOf(ctx, n, c.Labels))
 	}
-	if err != nil {
+	keep, done, err := s.conductor.Replay(w, r, caller)
+	if err != nil || done {
+		return err
+	}
+	if err := s.conductor.Accept(ctx, caller, c.UUID, decide(keep)); err != nil {
 		return err
 	}
 	api.SetETag(w, n.Revision)
 	if err := api.WriteJSON(w, http.StatusAccepted, fullOf(ctx, n, c.Labels)); err != nil {
 		return err
 	}
-	return s.published(w, r)
-}
-
-// errDryRun takes a transaction back that was only tried.
-var errDryRun = fault.New(fault.Conflict, "dry run")
-
-// recall answers a request whose Idempotency-Key was used before with the first
-// answer, and says what to keep otherwise; nil without a key.
-func (s *server) recall(w http.ResponseWriter, r *http.Request, caller identity.Caller) (*conductor.Remember, bool, error) {
-	key, err := api.IdempotencyKey(r)
-	if err != nil || key == "" {
-		return nil, false, err
-	}
-	hash := conductor.RequestHash(r.Method, r.URL.Path, api.Raw(r))
-	first, ok, err := s.conductor.Recall(r.Context(), caller.ProjectID, key, hash)
-	if err != nil {
-		return nil, false, err
-	}
-	if ok {
-		return nil, true, api.WriteJSON(w, first.Status, json.RawMessage(first.Body))
-	}
-	return &conductor.Remember{ProjectID: caller.ProjectID, Key: key, Hash: hash, Status: http.StatusAccepted}, false, nil
+	return s.conductor.Answered(w, r)
 }
 
 // prepare makes the group's row from the request, its cluster and the cluster's

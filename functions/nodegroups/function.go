@@ -11,6 +11,7 @@ import (
 	"carafe/shared/driver"
 	"carafe/shared/function"
 	"carafe/shared/identity"
+	"carafe/shared/lookup"
 	"carafe/shared/openstack"
 	"carafe/shared/policy"
 	"carafe/shared/postgres"
@@ -22,7 +23,7 @@ func Function() function.Function {
 }
 
 func handlers(_ context.Context, p *function.Platform) (map[string]api.Handler, error) {
-	s := &server{db: p.DB, conductor: p.Conductor, policy: p.Policy, drivers: p.Drivers, checks: p.Checks, now: p.Now}
+	s := &server{db: p.DB, clusters: lookup.Clusters{Rows: p.DB.Clusters, Policy: p.Policy}, conductor: p.Conductor, policy: p.Policy, drivers: p.Drivers, checks: p.Checks, now: p.Now}
 	return map[string]api.Handler{
 		"nodegroup_list": s.list, "nodegroup_show": s.show, "nodegroup_create": s.create,
 		"nodegroup_update": s.update, "nodegroup_delete": s.delete,
@@ -31,6 +32,7 @@ func handlers(_ context.Context, p *function.Platform) (map[string]api.Handler, 
 
 type server struct {
 	db        *postgres.DB
+	clusters  lookup.Clusters
 	conductor *conductor.Conductor
 	policy    *policy.Enforcer
 	drivers   *driver.Registry
@@ -38,25 +40,13 @@ type server struct {
 	now       func() time.Time
 }
 
-// find asks the rule, and, for an admin, the one for all projects (B62), and
-// looks the cluster up.
+// find asks the rule and looks the cluster up; an admin reaches all projects if
+// the second rule lets it (B62).
 func (s *server) find(r *http.Request, rule, allProjects string) (postgres.ClusterRow, identity.Caller, error) {
-	caller := identity.From(r.Context())
-	if err := s.policy.Enforce(caller, rule, nil); err != nil {
-		return postgres.ClusterRow{}, caller, err
+	if err := s.policy.Enforce(identity.From(r.Context()), rule, nil); err != nil {
+		return postgres.ClusterRow{}, identity.Caller{}, err
 	}
-	if caller.IsAdmin {
-		if err := s.policy.Enforce(caller, allProjects, nil); err != nil {
-			return postgres.ClusterRow{}, caller, err
-		}
-	}
-	c, err := s.db.Clusters.Get(r.Context(), postgres.ScopeOf(caller, true), ident(api.Path(r, "cluster_id")))
-	return c, caller, err
-}
-
-func ident(text string) postgres.Ident {
-	i := api.ParseIdent(text)
-	return postgres.Ident{UUID: i.UUID, Text: i.Text}
+	return s.clusters.Reach(r.Context(), api.Path(r, "cluster_id"), allProjects)
 }
 
 // list serves GET …/nodegroups.
@@ -97,19 +87,10 @@ func (s *server) show(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	n, err := s.db.NodeGroups.Get(r.Context(), c.UUID, ident(api.Path(r, "nodegroup_id")))
+	n, err := s.db.NodeGroups.Get(r.Context(), c.UUID, lookup.Ident(api.Path(r, "nodegroup_id")))
 	if err != nil {
 		return err
 	}
 	api.SetETag(w, n.Revision)
 	return api.WriteJSON(w, http.StatusOK, fullOf(r.Context(), n, c.Labels))
-}
-
-// published lets the answer leave, and then the events.
-func (s *server) published(w http.ResponseWriter, r *http.Request) error {
-	if err := api.Flush(w); err != nil {
-		return err
-	}
-	s.conductor.Published(r.Context())
-	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"carafe/shared/conductor"
 	"carafe/shared/driver"
 	"carafe/shared/fault"
+	"carafe/shared/lookup"
 	"carafe/shared/magnum"
 	"carafe/shared/postgres"
 )
@@ -24,39 +25,40 @@ func (s *server) update(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	named := ident(api.Path(r, "nodegroup_id"))
 	var n magnum.NodeGroup
-	dryRun := api.QueryOf(r).Bool("dry_run")
-	err = s.conductor.Accept(ctx, caller, c.UUID, func(ctx context.Context, tx *postgres.Store, subject *conductor.Subject) (*conductor.Wish, error) {
-		found, err := tx.NodeGroups.Get(ctx, subject.Cluster.UUID, named)
+	decide := func(ctx context.Context, tx *postgres.Store, subject *conductor.Subject) (*conductor.Wish, error) {
+		group, err := s.locked(ctx, tx, r, subject)
 		if err != nil {
-			return nil, err
-		}
-		group := subject.NodeGroup(found.UUID)
-		if err := api.CheckIfMatch(r, group.Revision); err != nil {
 			return nil, err
 		}
 		wish, err := s.change(ctx, tx, subject, group, patch)
-		if err != nil {
-			return nil, err
-		}
 		n = *group
-		if dryRun {
-			return nil, errDryRun
+		return wish, err
+	}
+	if api.QueryOf(r).Bool("dry_run") {
+		if err := s.conductor.Try(ctx, caller, c.UUID, decide); err != nil {
+			return err
 		}
-		return wish, nil
-	})
-	if dryRun && err == errDryRun {
 		return api.WriteJSON(w, http.StatusOK, fullOf(ctx, n, c.Labels))
 	}
-	if err != nil {
+	if err := s.conductor.Accept(ctx, caller, c.UUID, decide); err != nil {
 		return err
 	}
 	api.SetETag(w, n.Revision)
 	if err := api.WriteJSON(w, http.StatusAccepted, fullOf(ctx, n, c.Labels)); err != nil {
 		return err
 	}
-	return s.published(w, r)
+	return s.conductor.Answered(w, r)
+}
+
+// locked finds the group that the request names in its locked cluster.
+func (s *server) locked(ctx context.Context, tx *postgres.Store, r *http.Request, subject *conductor.Subject) (*magnum.NodeGroup, error) {
+	found, err := tx.NodeGroups.Get(ctx, subject.Cluster.UUID, lookup.Ident(api.Path(r, "nodegroup_id")))
+	if err != nil {
+		return nil, err
+	}
+	n := subject.NodeGroup(found.UUID)
+	return n, api.CheckIfMatch(r, n.Revision)
 }
 
 // change applies the patch to the locked group. What changes nothing is no
@@ -121,14 +123,9 @@ func (s *server) delete(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	named := ident(api.Path(r, "nodegroup_id"))
 	err = s.conductor.Accept(r.Context(), caller, c.UUID, func(ctx context.Context, tx *postgres.Store, subject *conductor.Subject) (*conductor.Wish, error) {
-		found, err := tx.NodeGroups.Get(ctx, subject.Cluster.UUID, named)
+		n, err := s.locked(ctx, tx, r, subject)
 		if err != nil {
-			return nil, err
-		}
-		n := subject.NodeGroup(found.UUID)
-		if err := api.CheckIfMatch(r, n.Revision); err != nil {
 			return nil, err
 		}
 		if n.IsDefault {
@@ -145,7 +142,7 @@ func (s *server) delete(w http.ResponseWriter, r *http.Request) error {
 	if err := api.NoContent(w); err != nil {
 		return err
 	}
-	return s.published(w, r)
+	return s.conductor.Answered(w, r)
 }
 
 func (s *server) remove(ctx context.Context, tx *postgres.Store, subject *conductor.Subject, n *magnum.NodeGroup) (*conductor.Wish, error) {

@@ -24,9 +24,9 @@ func RequestHash(method, path string, body []byte) []byte {
 	return h.Sum(nil)
 }
 
-// Recall gives the answer to the first request with the key, if there was one
+// recall gives the answer to the first request with the key, if there was one
 // within a day. Fault Unprocessable: that one had another body.
-func (c *Conductor) Recall(ctx context.Context, projectID, key string, hash []byte) (postgres.Answer, bool, error) {
+func (c *Conductor) recall(ctx context.Context, projectID, key string, hash []byte) (postgres.Answer, bool, error) {
 	a, ok, err := c.DB.Idempotency.Find(ctx, projectID, key)
 	if err != nil || !ok || c.Now().Sub(a.CreatedAt) > idempotencyLife {
 		return a, false, err

@@ -101,7 +101,8 @@ func Apply() Step {
 		return r.Change(ctx, func(_ *postgres.Store, s *Subject) error {
 			s.Cluster.StackID = orKeep(s.Cluster.StackID, accepted.StackID)
 			for i := range s.NodeGroups {
-				if n := &s.NodeGroups[i]; n.StackID == nil {
+				// Another group's own is known by what is seen of it.
+				if n := &s.NodeGroups[i]; n.StackID == nil && n.IsDefault {
 					n.StackID = s.Cluster.StackID
 				}
 			}

@@ -10,6 +10,7 @@ package chaos
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -338,6 +339,9 @@ func (b *bench) send(method, path, body string, into any) int {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	req.Header.Set("OpenStack-API-Version", "container-infra latest")
+	if method == "POST" && path == "/v1/clusters" { // asked for again, it is still one cluster
+		req.Header.Set("Idempotency-Key", fmt.Sprintf("%x", sha256.Sum256([]byte(body))))
+	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0
