@@ -30,6 +30,7 @@ import (
 	"carafe/functions/quotas"
 	"carafe/functions/relay"
 	"carafe/functions/services"
+	"carafe/functions/stacks"
 	"carafe/functions/stats"
 	"carafe/functions/statussync"
 	"carafe/shared/function"
@@ -48,6 +49,7 @@ var All = []function.Function{
 	stats.Function(),
 	services.Function(),
 	federations.Function(),
+	stacks.Function(),
 
 	clustercreate.Function(),
 	clusterupdate.Function(),

@@ -85,6 +85,7 @@ CREATE TABLE clusters (
 CREATE INDEX clusters_project ON clusters (project_id, seq);
 CREATE INDEX clusters_project_name ON clusters (project_id, name);
 CREATE INDEX clusters_template ON clusters (cluster_template_id);
+CREATE INDEX clusters_stack ON clusters (stack_id);
 
 -- What the ticks keep about a cluster. Apart from clusters, so that looking at a
 -- cluster moves neither its version nor its updated_at (PB-52), and so that a
@@ -135,6 +136,7 @@ CREATE TABLE nodegroups (
     CONSTRAINT nodegroups_name_in_cluster UNIQUE (cluster_id, name),
     CHECK (max_node_count IS NULL OR max_node_count = 0 OR max_node_count >= min_node_count)
 );
+CREATE INDEX nodegroups_stack ON nodegroups (stack_id);
 CREATE UNIQUE INDEX nodegroups_one_default ON nodegroups (cluster_id, (role = 'master')) WHERE is_default;
 
 CREATE TABLE quotas (

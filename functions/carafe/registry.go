@@ -57,6 +57,9 @@ func work(f function.Function, routes *events.Routes) []string {
 			lines = append(lines, "event "+t.Type())
 		}
 	}
+	if f.Path != "" {
+		lines = append(lines, "GET "+f.Path+"/…")
+	}
 	if lines == nil {
 		lines = []string{"events that no other function took"}
 	}

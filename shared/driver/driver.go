@@ -162,7 +162,7 @@ type NodeLister interface {
 
 // Node is one machine of a node group.
 type Node struct {
-	Index      int    // in its group; never another node's
+	Index      string // in its group; never another node's
 	Name       string // of the Kubernetes node
 	ServerID   string // Nova's, and the systemUUID that the node reports; empty: there is none yet
 	ProviderID string

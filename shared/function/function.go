@@ -14,13 +14,14 @@ import (
 type Kind int
 
 const (
-	HTTP  Kind = iota // by clients, on its routes in api.Routes
-	Event             // by a broker, with one CloudEvent
-	Cron              // by a PingSource's tick, and by events of its own
+	HTTP    Kind = iota // by clients, on its routes in api.Routes
+	Event               // by a broker, with one CloudEvent
+	Cron                // by a PingSource's tick, and by events of its own
+	Foreign             // by clients of another service, with that one's API below a path
 )
 
 // String is the kind in words.
-func (k Kind) String() string { return [...]string{"http", "event", "cron"}[k] }
+func (k Kind) String() string { return [...]string{"http", "event", "cron", "http"}[k] }
 
 // Function is one deployable unit: one Knative Service.
 type Function struct {
@@ -33,6 +34,9 @@ type Function struct {
 	// settings (ReadConfig) and keeps what it needs of p. Several functions in one
 	// process share one router, and so answer as one API. Nil for other kinds.
 	Handlers func(ctx context.Context, p *Platform) (map[string]api.Handler, error)
-	// Build makes the handler of a function that takes events. Nil for HTTP.
+	// Path is where the API of a foreign function is, without a slash at the end.
+	Path string
+	// Build makes the handler of a function that takes events, or of a foreign one;
+	// that one's is nil if it is switched off. Nil for HTTP.
 	Build func(ctx context.Context, p *Platform) (http.Handler, error)
 }

@@ -47,6 +47,9 @@ func Build(ctx context.Context, functions []Function, p *Platform, t *telemetry.
 		if err != nil {
 			return nil, fmt.Errorf("function %s: %w", f.Name, err)
 		}
+		if h == nil {
+			continue
+		}
 		all = append(all, Built{Function: f, Handler: t.Middleware(f.Name, h)})
 	}
 	if part == "" {
@@ -72,7 +75,7 @@ func Build(ctx context.Context, functions []Function, p *Platform, t *telemetry.
 func InProcess(all []Built) events.InProcess {
 	handlers := events.InProcess{}
 	for _, b := range all {
-		if b.Kind != HTTP {
+		if b.Kind == Event || b.Kind == Cron {
 			handlers[b.Name] = b.Handler
 		}
 	}
@@ -87,6 +90,9 @@ func InProcess(all []Built) events.InProcess {
 func Router(all []Built, routes *events.Routes, takesEvents bool) http.Handler {
 	mux := chi.NewMux()
 	for _, b := range all {
+		if b.Kind == Foreign {
+			mux.Handle(b.Path+"/*", alone(b.Handler))
+		}
 		if b.Kind != HTTP {
 			continue
 		}

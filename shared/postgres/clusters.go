@@ -227,6 +227,17 @@ func (x Clusters) Many(ctx context.Context, uuids []string) ([]magnum.Cluster, e
 	return list, classify(err, "read clusters")
 }
 
+// OfStack gives the uuid of the cluster that the driver's name for it, or for
+// one of its node groups, belongs to; groupID is a node group's uuid, or empty.
+// Fault NotFound: none has it.
+func (x Clusters) OfStack(ctx context.Context, stackID, groupID string) (string, error) {
+	uuid, err := x.s.ClusterOfStack(ctx, sqlc.ClusterOfStackParams{StackID: stackID, NodegroupID: orNull(groupID)})
+	if noRows(err) {
+		return "", fault.New(fault.NotFound, "The Stack (%s) could not be found.", stackID)
+	}
+	return uuid, classify(err, "find the cluster of a stack")
+}
+
 // Lock reads a cluster and keeps others from changing it until the transaction
 // ends. Fault NotFound.
 func (x Clusters) Lock(ctx context.Context, uuid string) (magnum.Cluster, error) {

@@ -48,7 +48,7 @@ func indexOf(n magnum.NodeGroup, address string) (int, bool) {
 func node(c magnum.Cluster, n magnum.NodeGroup, index int) driver.Node {
 	server := uuid.NewSHA1(uuid.MustParse(n.UUID), []byte(strconv.Itoa(index))).String()
 	return driver.Node{
-		Index: index, Name: fmt.Sprintf("%s-%s-%d", named(c, 24), groupName(n), index), Address: address(n, index),
+		Index: strconv.Itoa(index), Name: fmt.Sprintf("%s-%s-%d", named(c, 24), groupName(n), index), Address: address(n, index),
 		ServerID: server, ProviderID: "openstack:///" + server,
 	}
 }
@@ -69,7 +69,7 @@ func groupName(n magnum.NodeGroup) string {
 // systemUUID or the bare index, the healer the server id, people a name or an
 // address (spec/clients.md §5, §6).
 func is(n driver.Node, text string) bool {
-	return text == n.Name || text == n.Address || strings.EqualFold(text, n.ServerID) || text == n.ProviderID || text == strconv.Itoa(n.Index)
+	return text == n.Name || text == n.Address || strings.EqualFold(text, n.ServerID) || text == n.ProviderID || text == n.Index
 }
 
 // planned is what a group becomes: the nodes that are named go, and beyond them
@@ -102,12 +102,12 @@ func checkNodes(current *driver.Ref, desired driver.Cluster) error {
 				there = append(there, node(current.Cluster, n, index))
 			}
 		}
-		seen := map[int]string{}
+		seen := map[string]string{}
 		for _, text := range desired.NodesToRemove[n.UUID] {
 			i := slices.IndexFunc(there, func(x driver.Node) bool { return is(x, text) })
 			if i < 0 {
-				if _, err := strconv.Atoi(text); err == nil && n.Status.InProgress() {
-					continue // one that is on its way has no name but its index
+				if _, err := strconv.Atoi(text); err == nil && n.Status != magnum.CreateComplete && n.Status != magnum.UpdateComplete {
+					continue // one that is on its way, or never came up, has no name but its index
 				}
 				return fault.New(fault.Invalid, "The node %s is not in the node group %s.", text, n.Name)
 			}

@@ -317,7 +317,7 @@ func (d *Driver) up(ref driver.Ref, state postgres.Simulation) driver.Observatio
 	}
 	for _, n := range ref.NodeGroups {
 		present := d.present(state, ref.Cluster, n)
-		g := driver.NodeGroupObservation{Progress: driver.Complete, StackID: o.StackID,
+		g := driver.NodeGroupObservation{Progress: driver.Complete, StackID: groupStackID(ref.Cluster, n),
 			ReadyNodes: max(len(present)-number(n.Labels, "test_not_ready", 0), 0), NodeAddresses: make([]string, len(present))}
 		for i, index := range present {
 			g.NodeAddresses[i] = address(n, index)
@@ -345,8 +345,8 @@ func (d *Driver) address(state postgres.Simulation) string {
 	}
 }
 
-// Nodes implements driver.NodeLister. Those that are on their way have no
-// server yet.
+// Nodes implements driver.NodeLister. Those that are on their way, or that the
+// last operation has failed to make, have no server.
 func (d *Driver) Nodes(ctx context.Context, ref driver.Ref) (map[string][]driver.Node, error) {
 	states, err := d.db.Simulations.Of(ctx, []string{ref.Cluster.UUID})
 	if err != nil {
@@ -358,9 +358,6 @@ func (d *Driver) Nodes(ctx context.Context, ref driver.Ref) (map[string][]driver
 		present := d.present(state, ref.Cluster, n)
 		for _, index := range present {
 			of[n.UUID] = append(of[n.UUID], node(ref.Cluster, n, index))
-		}
-		if d.outcome(state, ref.Labels, n.Labels) != driver.InProgress {
-			continue
 		}
 		for _, index := range state.Nodes[n.UUID].Now {
 			if !slices.Contains(present, index) {
@@ -384,6 +381,15 @@ var unfit = regexp.MustCompile(`[^a-z0-9]+`)
 
 // stackID is the driver's own name for a cluster: always the same for the same one.
 func stackID(c magnum.Cluster) string { return named(c, 30) }
+
+// groupStackID tells a group from the others, for those who look for its nodes
+// by it; the default ones are the cluster's own.
+func groupStackID(c magnum.Cluster, n magnum.NodeGroup) string {
+	if n.IsDefault {
+		return stackID(c)
+	}
+	return stackID(c) + "-" + groupName(n)
+}
 
 // named starts with as much of the cluster's name, and is its own by its uuid.
 func named(c magnum.Cluster, most int) string {

@@ -52,3 +52,11 @@ DELETE FROM clusters WHERE uuid = @uuid;
 SELECT count(*)::integer AS clusters,
        coalesce(sum((SELECT sum(n.node_count) FROM nodegroups n WHERE n.cluster_id = c.uuid)), 0)::bigint AS nodes
 FROM clusters c WHERE @project_id::text = '' OR c.project_id = @project_id;
+
+-- A stack is a cluster's, a node group's, or the one of its nodes, which has the
+-- group's own uuid.
+-- name: ClusterOfStack :one
+SELECT c.uuid FROM clusters c WHERE c.stack_id = @stack_id::text
+UNION ALL
+SELECT n.cluster_id FROM nodegroups n WHERE n.stack_id = @stack_id::text OR n.uuid = sqlc.narg('nodegroup_id')::uuid
+LIMIT 1;

@@ -51,6 +51,27 @@ func (q *Queries) Cluster(ctx context.Context, uuid string) (Cluster, error) {
 	return i, err
 }
 
+const clusterOfStack = `-- name: ClusterOfStack :one
+SELECT c.uuid FROM clusters c WHERE c.stack_id = $1::text
+UNION ALL
+SELECT n.cluster_id FROM nodegroups n WHERE n.stack_id = $1::text OR n.uuid = $2::uuid
+LIMIT 1
+`
+
+type ClusterOfStackParams struct {
+	StackID     string
+	NodegroupID *string
+}
+
+// A stack is a cluster's, a node group's, or the one of its nodes, which has the
+// group's own uuid.
+func (q *Queries) ClusterOfStack(ctx context.Context, arg ClusterOfStackParams) (string, error) {
+	row := q.db.QueryRow(ctx, clusterOfStack, arg.StackID, arg.NodegroupID)
+	var uuid string
+	err := row.Scan(&uuid)
+	return uuid, err
+}
+
 const clusterUsage = `-- name: ClusterUsage :one
 SELECT coalesce((SELECT q.hard_limit FROM quotas q WHERE q.project_id = $1 AND q.resource = 'Cluster'),
                 $2::integer)::integer AS hard_limit,
