@@ -236,7 +236,9 @@ type observing struct {
 	err    error
 }
 
-func (o *observing) Health(context.Context, driver.Ref) (driver.Health, error) { return o.health, o.err }
+func (o *observing) Health(context.Context, driver.Ref) (driver.Health, error) {
+	return o.health, o.err
+}
 
 // observingAll knows it of many at once.
 type observingAll struct {

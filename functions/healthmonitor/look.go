@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
+	"maps"
 
 	"golang.org/x/sync/errgroup"
 
@@ -156,24 +157,35 @@ func (m *monitor) keep(ctx context.Context, p patient, h driver.Health, missed b
 	if missed {
 		misses = p.misses + 1
 	}
-	err := m.db.InTx(ctx, func(tx *postgres.Store) error {
-		now := m.now()
-		if !missed || misses >= m.config.Misses {
-			changed, err := tx.Clusters.UpdateHealth(ctx, p.subject.Cluster.UUID, h.Status, h.Reasons)
-			if err != nil {
-				return err
-			}
-			if changed {
-				told := *p.subject
-				told.Cluster.HealthStatus, told.Cluster.HealthStatusReason = h.Status, h.Reasons
-				if err := tx.Events.Add(ctx, m.conductor.HealthNotification(&told, now)); err != nil {
-					return err
-				}
-			}
-		}
-		return tx.Ticks.RecordProbe(ctx, p.subject.Cluster.UUID, misses, now)
-	})
+	var err error
+	if missed && misses < m.config.Misses || same(p.subject.Cluster, h) {
+		// Nearly always: one statement, and the cluster's row stays untouched.
+		err = m.db.Ticks.RecordProbe(ctx, p.subject.Cluster.UUID, misses, m.now())
+	} else {
+		err = m.db.InTx(ctx, func(tx *postgres.Store) error { return m.change(ctx, tx, p, h, misses) })
+	}
 	if err != nil {
 		slog.ErrorContext(ctx, "store health", "cluster", p.subject.Cluster.UUID, "err", err)
 	}
+}
+
+func same(c magnum.Cluster, h driver.Health) bool {
+	return c.HealthStatus == h.Status && maps.Equal(c.HealthStatusReason, h.Reasons)
+}
+
+// change stores a new verdict together with the event that tells of it.
+func (m *monitor) change(ctx context.Context, tx *postgres.Store, p patient, h driver.Health, misses int) error {
+	now := m.now()
+	changed, err := tx.Clusters.UpdateHealth(ctx, p.subject.Cluster.UUID, h.Status, h.Reasons)
+	if err != nil {
+		return err
+	}
+	if changed {
+		told := *p.subject
+		told.Cluster.HealthStatus, told.Cluster.HealthStatusReason = h.Status, h.Reasons
+		if err := tx.Events.Add(ctx, m.conductor.HealthNotification(&told, now)); err != nil {
+			return err
+		}
+	}
+	return tx.Ticks.RecordProbe(ctx, p.subject.Cluster.UUID, misses, now)
 }
