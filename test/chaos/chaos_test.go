@@ -106,7 +106,10 @@ var hit atomic.Int64
 // TestCrashMatrix covers every write of every operation with every harm. Each
 // operation has a Carafe and a database of its own.
 func TestCrashMatrix(t *testing.T) {
-	t.Cleanup(func() { t.Logf("crash matrix: %d points covered", hit.Load()); fmt.Printf("crash matrix: %d points covered\n", hit.Load()) })
+	t.Cleanup(func() {
+		t.Logf("crash matrix: %d points covered", hit.Load())
+		fmt.Printf("crash matrix: %d points covered\n", hit.Load())
+	})
 	slots := make(chan struct{}, 4) // each is a process and its database
 	for _, op := range operations {
 		t.Run(op.name, func(t *testing.T) {
