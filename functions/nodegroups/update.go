@@ -26,11 +26,13 @@ func (s *server) update(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var n magnum.NodeGroup
+	var before magnum.NodeGroup
 	decide := func(ctx context.Context, tx *postgres.Store, subject *conductor.Subject) (*conductor.Wish, error) {
 		group, err := s.locked(ctx, tx, r, subject)
 		if err != nil {
 			return nil, err
 		}
+		before = *group
 		wish, err := s.change(ctx, tx, subject, group, patch)
 		n = *group
 		return wish, err
@@ -45,6 +47,8 @@ func (s *server) update(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	api.SetETag(w, n.Revision)
+	// Magnum answers with the status of before: its conductor has not begun yet.
+	n.Status, n.StatusReason, n.UpdatedAt = before.Status, before.StatusReason, before.UpdatedAt
 	if err := api.WriteJSON(w, http.StatusAccepted, fullOf(ctx, n, c.Labels)); err != nil {
 		return err
 	}

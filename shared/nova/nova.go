@@ -69,7 +69,7 @@ func FindKeypair(ctx context.Context, sc *gophercloud.ServiceClient, name string
 	case err == nil && k.Name == name:
 		return Keypair{Name: k.Name, PublicKey: k.PublicKey}, nil
 	case err == nil, keystone.Status(err) == http.StatusNotFound, keystone.Status(err) == http.StatusBadRequest:
-		return Keypair{}, fault.New(fault.Invalid, "Unable to find keypair %s.", name)
+		return Keypair{}, fault.New(fault.NotFound, "Unable to find keypair %s.", name) // B77
 	}
 	return Keypair{}, keystone.Fault(keystone.Nova, err)
 }

@@ -48,7 +48,7 @@ func TestRealKeypairs(t *testing.T) {
 	}
 	for _, name := range []string{"nokey", "..", "a/b", "x?y", "é"} {
 		_, err := nova.FindKeypair(t.Context(), sc, name)
-		if !fault.Is(err, fault.Invalid) || fault.Text(err) != "Unable to find keypair "+name+"." {
+		if !fault.Is(err, fault.NotFound) || fault.Text(err) != "Unable to find keypair "+name+"." {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -57,7 +57,7 @@ func TestRealKeypairs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := nova.FindKeypair(t.Context(), sc, "testkey"); !fault.Is(err, fault.Invalid) {
+	if _, err := nova.FindKeypair(t.Context(), sc, "testkey"); !fault.Is(err, fault.NotFound) {
 		t.Errorf("another user's: %v", err)
 	}
 }

@@ -26,7 +26,7 @@ type (
 	Project = keystone.Project
 )
 
-// Cloud looks one thing up for the caller. Faults: Invalid (Project: NotFound)
+// Cloud looks one thing up for the caller. Faults: Invalid (Project, Keypair: NotFound)
 // if it is not there, Conflict if several have the name, Unavailable if the
 // service cannot be asked; the text names the thing or the service.
 type Cloud interface {

@@ -33,7 +33,7 @@ func TestRealChecks(t *testing.T) {
 		"no master flavor": {func(n *openstack.Names) { n.MasterFlavor = p("nope"); n.FixedNetwork = p("nope") }, fault.Invalid, "Unable to find flavor nope."},
 		"no external":      {func(n *openstack.Names) { n.ExternalNetwork = p("nope") }, fault.Invalid, "Unable to find external network nope."},
 		"two networks":     {func(n *openstack.Names) { n.FixedNetwork = p("dup-net") }, fault.Conflict, "Multiple networks exist with same name 'dup-net'. Please use the network ID instead."},
-		"no keypair":       {func(n *openstack.Names) { n.Keypair = p("nope") }, fault.Invalid, "Unable to find keypair nope."},
+		"no keypair":       {func(n *openstack.Names) { n.Keypair = p("nope") }, fault.NotFound, "Unable to find keypair nope."},
 		"no root volume":   {func(n *openstack.Names) { n.Flavor = p("m1.nodisk") }, fault.Invalid, "Flavor with zero root volume size is not supported when boot_volume_size is zero."},
 		"a boot volume": {func(n *openstack.Names) {
 			n.Flavor, n.Labels = p("m1.nodisk"), map[string]string{"boot_volume_size": "10"}

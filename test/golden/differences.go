@@ -42,10 +42,15 @@ type Difference struct {
 		// a regular expression, $detail the detail of the error, $title its title
 		// by the rule of box B12.
 		Set map[string]any `yaml:"set"`
+		// Lend takes what Carafe answers for these attributes: the recording
+		// lacks them, or shows what could not be right.
+		Lend []string `yaml:"lend"`
 		// Drop removes attributes.
 		Drop []string `yaml:"drop"`
 		// Headers have these values; "<ANY>": any; empty: none.
 		Headers map[string]string `yaml:"headers"`
+		// Absent: the prober does not ask, because an answer before was another.
+		Absent bool `yaml:"absent"`
 		// Anything: the answer shows what another row has made different; only
 		// the status is compared.
 		Anything bool `yaml:"anything"`
@@ -135,6 +140,9 @@ func (d *Difference) wanted(e, live Exchange) Exchange {
 	if a.Detail != nil || a.DetailLike != "" {
 		e.Body = faultBody(e.Status, a.Detail, a.DetailLike)
 		e.Headers["content-type"] = "application/json"
+	}
+	for _, p := range a.Lend {
+		lend(e.Body, live.Body, strings.Split(p, "."))
 	}
 	for _, p := range a.Drop {
 		edit(&e.Body, strings.Split(p, "."), nil, true)
@@ -232,6 +240,29 @@ func edit(x *any, path []string, value any, remove bool) {
 			} else {
 				edit(&v[i], path[1:], value, remove)
 			}
+		}
+	}
+}
+
+// lend copies what a path leads to from one document into another that has
+// the place for it, or removes it there if it leads nowhere.
+func lend(to, from any, path []string) {
+	switch t := to.(type) {
+	case map[string]any:
+		f, _ := from.(map[string]any)
+		value, ok := f[path[0]]
+		switch {
+		case len(path) > 1:
+			lend(t[path[0]], value, path[1:])
+		case ok:
+			t[path[0]] = value
+		default:
+			delete(t, path[0])
+		}
+	case []any:
+		f, _ := from.([]any)
+		for i := range min(len(t), len(f)) {
+			lend(t[i], f[i], path[1:])
 		}
 	}
 }

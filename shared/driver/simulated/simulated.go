@@ -36,6 +36,8 @@ type Config struct {
 	// Name is what templates call the driver: images and templates made for
 	// another one can be tried under its name.
 	Name string `envconfig:"CARAFE_SIMULATED_NAME" default:"simulated"`
+	// Delay is test_delay where no label says so.
+	Delay time.Duration `envconfig:"CARAFE_SIMULATED_DELAY" default:"0s"`
 	// Address is the api_address of every cluster. Empty: each has its own, where
 	// Endpoint serves its API; in a process without one, NoAddress.
 	Address string `envconfig:"CARAFE_SIMULATED_ADDRESS"`
@@ -105,14 +107,20 @@ func (d *Driver) Check(_ context.Context, current *driver.Ref, desired driver.Cl
 // defaultTag is the Kubernetes that clusters without a kube_tag have.
 const defaultTag = "v1.34.1"
 
-// version is the Kubernetes that is wanted: the label of the cluster unless its
-// template has another one since.
-func version(labels map[string]string, t magnum.ClusterTemplate) string {
-	if v := t.Labels["kube_tag"]; v != "" {
+// version is the Kubernetes of a cluster: that of the template which it is being
+// upgraded to, else the one it has, else the one it was asked to begin with.
+func version(ref driver.Ref) string {
+	upgrading := ref.Operation != nil && ref.Operation.Kind == magnum.ClusterUpgrade
+	if v := ref.Template.Labels["kube_tag"]; upgrading && v != "" {
 		return v
 	}
-	if v := labels["kube_tag"]; v != "" {
-		return v
+	if v := ref.COEVersion; v != nil && *v != "" {
+		return *v
+	}
+	for _, labels := range []map[string]string{ref.Labels, ref.Template.Labels} {
+		if v := labels["kube_tag"]; v != "" {
+			return v
+		}
 	}
 	return defaultTag
 }
@@ -272,7 +280,7 @@ func (d *Driver) outcome(state postgres.Simulation, labels, group map[string]str
 		return driver.InProgress
 	}
 	if state.Polls < max(number(labels, "test_polls", 1), 1) ||
-		d.now().Sub(state.BeganAt) < time.Duration(number(labels, "test_delay", 0))*time.Second {
+		d.now().Sub(state.BeganAt) < d.delay(labels) {
 		return driver.InProgress
 	}
 	fails := slices.Contains(told(labels, "test_fail"), state.Operation) ||
@@ -281,6 +289,13 @@ func (d *Driver) outcome(state postgres.Simulation, labels, group map[string]str
 		return driver.Failed
 	}
 	return driver.Complete
+}
+
+func (d *Driver) delay(labels map[string]string) time.Duration {
+	if _, ok := labels["test_delay"]; !ok {
+		return d.config.Delay
+	}
+	return time.Duration(number(labels, "test_delay", 0)) * time.Second
 }
 
 // observation is what can be seen of a cluster whose pretence has the state.
@@ -312,7 +327,7 @@ func failed(operation string) driver.Observation {
 // up is a cluster that is as it should be, but for groups that were told to fail.
 func (d *Driver) up(ref driver.Ref, state postgres.Simulation) driver.Observation {
 	o := driver.Observation{
-		Progress: driver.Complete, APIAddress: d.address(state), COEVersion: version(ref.Labels, ref.Template),
+		Progress: driver.Complete, APIAddress: d.address(state), COEVersion: version(ref),
 		StackID: stackID(ref.Cluster), NodeGroups: map[string]driver.NodeGroupObservation{},
 	}
 	for _, n := range ref.NodeGroups {
