@@ -27,6 +27,9 @@ type Built struct {
 // one router together, which is the handler of each: alone, a function answers
 // its own routes; with others, all of theirs.
 func Build(ctx context.Context, functions []Function, p *Platform, t *telemetry.Telemetry) ([]Built, error) {
+	if err := reportState(functions, p, t); err != nil {
+		return nil, fmt.Errorf("gauges: %w", err)
+	}
 	var all []Built
 	handlers, part := map[string]api.Handler{}, ""
 	for _, f := range functions {
