@@ -87,8 +87,12 @@ func TestAutoscaler(t *testing.T) {
 	size(group, 4)
 	size(other, 2)
 
-	// Scale down: server ids, and a bare index for a node that never came up.
-	c.want(202, "POST", "/clusters/scaled/actions/resize", `{"node_count": 2, "nodes_to_remove": ["4c6ec3b5-8e0b-4b5c-9a83-5a29e4e0c3d1", "3"], "nodegroup": "`+group+`"}`)
+	// Scale down, by bare indexes as for nodes that never came up. Who is not in
+	// the group cannot go, and nobody goes in its place.
+	if r := resize(`{"node_count": 3, "nodes_to_remove": ["4c6ec3b5-8e0b-4b5c-9a83-5a29e4e0c3d1"], "nodegroup": "` + group + `"}`); r.status != 400 {
+		t.Errorf("a stranger named for removal: %d %v", r.status, r.body)
+	}
+	c.want(202, "POST", "/clusters/scaled/actions/resize", `{"node_count": 2, "nodes_to_remove": ["1", "3"], "nodegroup": "`+group+`"}`)
 	settled()
 	size(group, 2)
 
@@ -147,19 +151,19 @@ func TestAutoHealer(t *testing.T) {
 
 	// Replace a worker: find its group by address, then a resize to the same
 	// size that names the server.
-	var name string
+	var name, broken string
 	var nodes int
 	for _, g := range c.want(200, "GET", "/clusters/healed/nodegroups", "").body["nodegroups"].([]any) {
 		full := c.want(200, "GET", "/clusters/healed/nodegroups/"+g.(map[string]any)["uuid"].(string), "")
 		if addresses, _ := full.body["node_addresses"].([]any); full.text("role") == "worker" && len(addresses) == 2 {
-			name, nodes = full.text("name"), full.number("node_count")
+			name, nodes, broken = full.text("name"), full.number("node_count"), addresses[0].(string)
 		}
 	}
 	if name != "default-worker" {
 		t.Fatalf("no worker group shows the addresses of its nodes")
 	}
 	c.want(202, "POST", "/clusters/healed/actions/resize", fmt.Sprintf(
-		`{"node_count": %d, "nodes_to_remove": ["4c6ec3b5-8e0b-4b5c-9a83-5a29e4e0c3d1"], "nodegroup": "%s"}`, nodes, name))
+		`{"node_count": %d, "nodes_to_remove": ["%s"], "nodegroup": "%s"}`, nodes, broken, name))
 	c.until("/clusters/healed", []string{"UPDATE_IN_PROGRESS"}, "UPDATE_COMPLETE")
 	report("HEALTHY", `{'api':'ok','nodes':'ok'}`)
 	if s := c.want(200, "GET", "/clusters/healed", "").text("health_status"); s != "HEALTHY" {
