@@ -58,6 +58,11 @@ func Start(ctx context.Context, o Options) (*Bed, error) {
 		return b, err
 	}
 	b.folder = folder
+	if o.Controllers {
+		if err := b.lock(); err != nil {
+			return b, err
+		}
+	}
 	begin := time.Now()
 	said := func(what string) { o.Log("%5.1f s %s", time.Since(begin).Seconds(), what) }
 	keys, err := makeKeys(folder)
@@ -72,7 +77,7 @@ func Start(ctx context.Context, o Options) (*Bed, error) {
 	if err != nil {
 		return b, err
 	}
-	if err := b.installSchemas(ctx, keys, ports[:4]); err != nil {
+	if err := b.installSchemas(ctx, keys, ports[:4], o.Controllers); err != nil {
 		return b, err
 	}
 	said("schemas are served")
@@ -95,6 +100,20 @@ func (b *Bed) Stop() {
 	if b.folder != "" && os.Getenv("CARAFE_CLUSTERAPI_KEEP") == "" {
 		_ = os.RemoveAll(b.folder)
 	}
+}
+
+// lock waits until no other bed runs controllers on this machine: the in-memory
+// machines' API servers always begin at port 20000.
+func (b *Bed) lock() error {
+	f, err := os.OpenFile(filepath.Join(os.TempDir(), "carafe-clusterapi.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		return err
+	}
+	b.stops = append(b.stops, func() { _ = f.Close() }) // which unlocks
+	return nil
 }
 
 // Logs is the folder of the processes' logs.

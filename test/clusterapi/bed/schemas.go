@@ -62,8 +62,8 @@ func clientConfig(k *keys, port int, path string) map[string]any {
 	return map[string]any{"url": fmt.Sprintf("https://127.0.0.1:%d%s", port, path), "caBundle": base64.StdEncoding.EncodeToString(k.caPEM)}
 }
 
-// installSchemas applies every CRD, conversions led to the managers.
-func (b *Bed) installSchemas(ctx context.Context, k *keys, ports []int) error {
+// installSchemas applies every CRD, conversions led to the managers, if they run.
+func (b *Bed) installSchemas(ctx context.Context, k *keys, ports []int, convert bool) error {
 	folders, err := b.folders(ctx)
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (b *Bed) installSchemas(ctx context.Context, k *keys, ports []int) error {
 				return err
 			}
 			spec := crd["spec"].(map[string]any)
-			if len(spec["versions"].([]any)) > 1 {
+			if spec["conversion"] = map[string]any{"strategy": "None"}; convert && len(spec["versions"].([]any)) > 1 {
 				spec["conversion"] = map[string]any{"strategy": "Webhook", "webhook": map[string]any{
 					"conversionReviewVersions": []any{"v1"}, "clientConfig": clientConfig(k, ports[i], "/convert"),
 				}}
