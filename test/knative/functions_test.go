@@ -62,9 +62,6 @@ func hosted(o object) []string {
 	return args[1:]
 }
 
-// optional are functions that the base leaves out.
-var optional = []string{"stacks"}
-
 func TestEveryFunctionIsServedOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, i installation) {
@@ -73,7 +70,7 @@ func TestEveryFunctionIsServedOnce(t *testing.T) {
 			got = append(got, hosted(s)...)
 		}
 		slices.Sort(got)
-		want := slices.DeleteFunc(names(functions(t)), func(n string) bool { return slices.Contains(optional, n) && !slices.Contains(got, n) })
+		want := names(functions(t))
 		if !slices.Equal(got, want) {
 			t.Errorf("the Services serve %v\nthe registry has  %v", got, want)
 		}
@@ -270,7 +267,7 @@ func TestTheGatewayLeadsEachPathToItsFunction(t *testing.T) {
 		variable := regexp.MustCompile(`\{[^}]*\}`)
 		checked := 0
 		for name, f := range functions(t) {
-			if f.kind != "http" || slices.Contains(optional, name) {
+			if f.kind != "http" {
 				continue
 			}
 			for _, takes := range f.takes {
