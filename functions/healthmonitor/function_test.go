@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,17 +36,39 @@ import (
 type ward struct {
 	*functiontest.Bench
 	server *httptest.Server
+	mu     sync.Mutex
 	nodes  []string // JSON, as the API server lists them
 	probes int
+}
+
+// node sets one node, or adds it.
+func (w *ward) node(i int, name, ready string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.nodes = append(w.nodes[:i], node(name, ready))
+}
+
+func (w *ward) probed() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.probes
 }
 
 func newWard(t *testing.T) *ward {
 	t.Helper()
 	w := &ward{Bench: functiontest.New(t), nodes: []string{node("n1", "True"), node("n2", "True")}}
 	mux := http.NewServeMux()
-	mux.HandleFunc("/healthz", func(out http.ResponseWriter, _ *http.Request) { w.probes++; fmt.Fprint(out, "ok") })
+	mux.HandleFunc("/healthz", func(out http.ResponseWriter, _ *http.Request) {
+		w.mu.Lock()
+		w.probes++
+		w.mu.Unlock()
+		fmt.Fprint(out, "ok")
+	})
 	mux.HandleFunc("/api/v1/nodes", func(out http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(out, `{"items":[%s]}`, strings.Join(w.nodes, ","))
+		w.mu.Lock()
+		list := strings.Join(w.nodes, ",")
+		w.mu.Unlock()
+		fmt.Fprintf(out, `{"items":[%s]}`, list)
 	})
 	w.server = httptest.NewUnstartedServer(mux)
 	w.server.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -132,9 +155,9 @@ func TestHealthIsWrittenOnChangeOnly(t *testing.T) {
 	if at := ticks[w.Cluster.UUID].HealthCheckedAt; err != nil || at == nil || !at.Equal(w.Clock) {
 		t.Errorf("checked at %v, %v", at, err)
 	}
-	w.nodes[1] = node("n2", "Unknown")
+	w.node(1, "n2", "Unknown")
 	w.want(t, w.tick(t), magnum.Unhealthy, map[string]string{"api": "ok", "n1.Ready": "True", "n2.Ready": "False"}, 2)
-	w.nodes[1] = node("n2", "True")
+	w.node(1, "n2", "True")
 	w.want(t, w.tick(t), magnum.Healthy, well, 3)
 }
 
@@ -162,7 +185,7 @@ func TestANodeIsGone(t *testing.T) {
 		}
 	}
 	w.want(t, w.tick(t), magnum.Unhealthy, map[string]string{"api": "ok", "n1.Ready": "True", "n2.Ready": "True", "nodes": "2 of 3 nodes are Ready."}, 1)
-	w.nodes = append(w.nodes, node("n3", "True"))
+	w.node(2, "n3", "True")
 	w.want(t, w.tick(t), magnum.Healthy, map[string]string{"api": "ok", "n1.Ready": "True", "n2.Ready": "True", "n3.Ready": "True"}, 2)
 }
 
@@ -189,8 +212,8 @@ func TestRotationReachesTheProbe(t *testing.T) {
 	again.StartTLS()
 	t.Cleanup(again.Close)
 	w.want(t, w.tick(t), magnum.Healthy, map[string]string{"api": "ok", "n1.Ready": "True", "n2.Ready": "True"}, 1)
-	if w.probes != 2 {
-		t.Errorf("%d probes, want 2", w.probes)
+	if w.probed() != 2 {
+		t.Errorf("%d probes, want 2", w.probed())
 	}
 }
 
@@ -266,8 +289,8 @@ func TestADriverThatKnows(t *testing.T) {
 	w.want(t, w.tick(t), magnum.Unhealthy, sick, 1)
 	w.want(t, w.tick(t), magnum.Unhealthy, sick, 1)
 	w.want(t, w.tick(t), magnum.UnknownHealth, map[string]string{"api": "The management cluster does not answer."}, 2)
-	if w.probes != 0 {
-		t.Errorf("%d probes beside the driver", w.probes)
+	if w.probed() != 0 {
+		t.Errorf("%d probes beside the driver", w.probed())
 	}
 
 	all := &observingAll{observing: observing{Driver: w.Driver, health: driver.Health{Status: magnum.Healthy, Reasons: map[string]string{"cluster": "Ready"}}}}
