@@ -11,6 +11,7 @@ import (
 // State counts what there is and what is late, for the gauges. It reads clusters and
 // node groups whole: for each collection of metrics by one process, not for requests.
 func (db *DB) State(ctx context.Context, now time.Time) (telemetry.State, error) {
+	now = now.Truncate(time.Microsecond) // what PostgreSQL keeps: a lag of nothing is 0
 	q := sqlc.New(db.pool)
 	clusters, err := q.CountClusters(ctx)
 	if err != nil {
