@@ -83,7 +83,7 @@ func (c *Cloud) Login(t testing.TB, user string) *gophercloud.ProviderClient {
 // LoginWith logs in as the options say.
 func (c *Cloud) LoginWith(t testing.TB, opts tokens.AuthOptions) *gophercloud.ProviderClient {
 	t.Helper()
-	p, err := c.TryLogin(t.Context(), opts)
+	p, err := c.TryLogin(context.WithoutCancel(t.Context()), opts) // clean-ups log in too
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	missing  = "could not be found"
+	missing = "could not be found"
 	// The client prints a message up to its first full stop.
 	mayNot   = "Policy doesn't allow "
 	template = "--coe kubernetes --image ubuntu-k8s --flavor m1.small --master-flavor m1.medium --external-network public " +
@@ -285,7 +285,7 @@ func quotas(t *testing.T, b *bed, c *client) {
 	c.cannot(t, "demo", "coe cluster create more --cluster-template k8s", "You have reached the maximum clusters per project, 1")
 	c.can(t, "admin", "coe quotas update --project-id "+demo+" --resource Cluster --hard-limit 5")
 	c.can(t, "admin", "coe quotas delete --project-id "+demo+" --resource Cluster")
-	if out := c.can(t, "admin", "coe stats list"); !strings.Contains(out, "clusters") {
+	if out := c.can(t, "admin", "coe stats list "+other); !strings.Contains(out, "clusters") {
 		t.Errorf("stats: %s", out)
 	}
 	c.can(t, "demo", "coe stats list "+demo)
