@@ -49,7 +49,16 @@ func (s *server) update(w http.ResponseWriter, r *http.Request) error {
 	api.SetETag(w, n.Revision)
 	// Magnum answers with the status of before: its conductor has not begun yet.
 	n.Status, n.StatusReason, n.UpdatedAt = before.Status, before.StatusReason, before.UpdatedAt
-	if err := api.WriteJSON(w, http.StatusAccepted, fullOf(ctx, n, c.Labels)); err != nil {
+	answer := fullOf(ctx, n, c.Labels)
+	for _, o := range patch.Operations { // what was removed is null here, where a GET shows it empty
+		switch {
+		case o.Op == "remove" && o.Path == "/node_labels" && answer.NodeLabels != nil:
+			*answer.NodeLabels = nil
+		case o.Op == "remove" && o.Path == "/node_taints" && answer.NodeTaints != nil:
+			*answer.NodeTaints = nil
+		}
+	}
+	if err := api.WriteJSON(w, http.StatusAccepted, answer); err != nil {
 		return err
 	}
 	return s.conductor.Answered(w, r)

@@ -61,8 +61,8 @@ func flavor(f *flavors.Flavor) Flavor { return Flavor{ID: f.ID, Name: f.Name, Di
 // Keypair is a public key that the caller has left with Nova.
 type Keypair struct{ Name, PublicKey string }
 
-// FindKeypair gives the caller's keypair of this name. Unknown: Invalid; Magnum
-// says 404 here, unlike for all other things of the cloud (PEER BUG B77).
+// FindKeypair gives the caller's keypair of this name. Unknown: NotFound,
+// unlike for all other things of the cloud, because clients know it so (B77).
 func FindKeypair(ctx context.Context, sc *gophercloud.ServiceClient, name string) (Keypair, error) {
 	k, err := keystone.Whole(keypairs.Get(ctx, sc, url.PathEscape(name), nil).Extract())
 	switch {

@@ -109,7 +109,7 @@ func (c *Cloud) Settings() map[string]string {
 		"CARAFE_CERTIFICATES":                 "database",
 		"CARAFE_DRIVERS":                      "simulated",
 		"CARAFE_ENABLE_PROXY_HEADERS_PARSING": "true",
-		"CARAFE_SIMULATED_DELAY":              "1s", // as the recordings' poll
+		"CARAFE_SIMULATED_DELAY":              "700ms", // about the recordings' poll
 		"CARAFE_SIMULATED_NAME":               "k8s_rig_v1",
 		"CARAFE_DEFAULT_DRIVER":               "k8s_rig_v1",
 		"CARAFE_HEALTH_INTERVAL":              "0s", // the recordings' driver has no health
