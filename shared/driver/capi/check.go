@@ -93,7 +93,7 @@ func unlooked(c driver.Cluster) Resolved {
 // one if no label says another.
 func (d *Driver) readLive(c driver.Cluster, s *Snapshot) (*wish, error) {
 	resolved := s.resolved()
-	if s.ControlPlane == nil {
+	if s.ControlPlane == nil || d.cloud != nil {
 		resolved = resolved.merge(unlooked(c))
 	}
 	return read(c, d.config, resolved)
@@ -135,6 +135,9 @@ func (w *wish) checkUpgrade(s *Snapshot, addons *Addons) error {
 	lowest := (&render{Input: Input{Observed: s}}).lowestVersion()
 	target := w.version
 	switch {
+	case target == unknownVersion:
+		// The image says it, and is asked when the upgrade begins.
+		target = lowest
 	case compareVersions(target, lowest) < 0:
 		return fault.New(fault.Invalid, "Kubernetes cannot go back from %s to %s.", lowest, target)
 	case minor(target) > minor(lowest)+1:

@@ -102,7 +102,11 @@ func (c *client) do(ctx context.Context, what string, build func(rest.Interface)
 		}
 		ctx, cancel := context.WithTimeout(ctx, c.config.CallTimeout)
 		defer cancel()
-		data, err = build(r).Do(ctx).Raw()
+		result := build(r).Do(ctx)
+		// Error, not Raw's: it reads what the server says of a refusal.
+		if err = result.Error(); err == nil {
+			data, err = result.Raw()
+		}
 		if busy(err) {
 			return retry.RetryableError(err)
 		}

@@ -131,6 +131,8 @@ func (d *Driver) observeDeletion(ctx context.Context, ref driver.Ref, s *Snapsho
 	a := &assessment{ref: ref, s: s, config: d.config, now: d.now(), name: name}
 	infrastructure := s.Infrastructure
 	switch {
+	case s.paused():
+		o.Reason = "The cluster is paused on the management cluster."
 	case credentialRefused(s):
 		o.Reason = a.reason(nil)
 	case len(s.Machines) > 0:

@@ -40,8 +40,14 @@ func (a args) sorted() []bootstrapv1.Arg {
 	return out
 }
 
-func (r *render) ignition() bool {
-	return strings.EqualFold(first(r.Template.ClusterDistro), "flatcar")
+// ignition reports whether nodes boot by Ignition: what the image says, else
+// the template.
+func (r *render) ignition(g *group) bool {
+	distro := r.Resolved.Images[g.image].Distro
+	if distro == "" {
+		distro = first(r.Template.ClusterDistro)
+	}
+	return strings.EqualFold(distro, "flatcar")
 }
 
 // registration is how a node of the group joins.
@@ -61,7 +67,7 @@ func (r *render) registration(g *group) bootstrapv1.NodeRegistrationOptions {
 		a.set(name, value)
 	}
 	n := bootstrapv1.NodeRegistrationOptions{Name: "{{ local_hostname }}", KubeletExtraArgs: a.sorted()}
-	if r.ignition() {
+	if r.ignition(g) {
 		n.Name = "${COREOS_OPENSTACK_HOSTNAME}"
 	}
 	if len(g.NodeTaints) > 0 {
@@ -77,7 +83,7 @@ func (r *render) registration(g *group) bootstrapv1.NodeRegistrationOptions {
 // nodeConfig is what nodes of every role have in common.
 func (r *render) nodeConfig(g *group) bootstrapv1.KubeadmConfigSpec {
 	spec := bootstrapv1.KubeadmConfigSpec{Format: bootstrapv1.CloudConfig}
-	if r.ignition() {
+	if r.ignition(g) {
 		spec.Format = bootstrapv1.Ignition
 		spec.Ignition.ContainerLinuxConfig.AdditionalConfig = flatcarUnits
 		spec.PreKubeadmCommands = []string{
@@ -86,7 +92,7 @@ func (r *render) nodeConfig(g *group) bootstrapv1.KubeadmConfigSpec {
 			"mv /etc/kubeadm.yml.tmp /etc/kubeadm.yml",
 		}
 	}
-	r.proxy(&spec)
+	r.proxy(g, &spec)
 	r.insecureRegistry(&spec)
 	if r.dockerVolume(g) > 0 {
 		disk(&spec, "docker", "/var/lib/containerd")
@@ -124,7 +130,7 @@ func file(path, content string) bootstrapv1.File {
 	return bootstrapv1.File{Path: path, Owner: "root:root", Permissions: "0644", Content: content}
 }
 
-func (r *render) proxy(spec *bootstrapv1.KubeadmConfigSpec) {
+func (r *render) proxy(g *group, spec *bootstrapv1.KubeadmConfigSpec) {
 	http, https := first(r.Template.HTTPProxy), first(r.Template.HTTPSProxy)
 	if http == "" && https == "" {
 		return
@@ -144,7 +150,7 @@ func (r *render) proxy(spec *bootstrapv1.KubeadmConfigSpec) {
 	for _, service := range []string{"containerd", "kubelet"} {
 		spec.Files = append(spec.Files, file("/etc/systemd/system/"+service+".service.d/http-proxy.conf", unit.String()))
 	}
-	if !r.ignition() {
+	if !r.ignition(g) {
 		spec.Files = append(spec.Files, file("/etc/apt/apt.conf.d/90proxy", apt.String()))
 	}
 	spec.PreKubeadmCommands = append(spec.PreKubeadmCommands, "systemctl daemon-reload", "systemctl restart containerd")

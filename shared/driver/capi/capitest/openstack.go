@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/google/uuid"
 )
 
 // OpenStack answers as Keystone, Nova, Glance, Neutron, Octavia and Cinder
@@ -103,7 +105,7 @@ func (o *OpenStack) serve(w http.ResponseWriter, q *http.Request) {
 			_ = json.NewDecoder(q.Body).Decode(&body)
 			one := strings.TrimSuffix(key, "s")
 			made := body[one]
-			made["id"] = "made-" + made["name"].(string)
+			made["id"] = uuid.NewString()
 			o.things[place] = append(list, made)
 			answer(200, map[string]any{one: made})
 			return
