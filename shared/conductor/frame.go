@@ -97,9 +97,36 @@ func (c *Conductor) claim(ctx context.Context, command Command) (o magnum.Operat
 	now := c.Now()
 	err = c.DB.InTx(ctx, func(tx *postgres.Store) (err error) {
 		o, ok, err = tx.Operations.Claim(ctx, command.OperationID, command.ClusterID, c.Owner, now, now.Add(c.Settings.Lease))
-		return err
+		if err != nil || !ok {
+			return err
+		}
+		return c.endOvertaken(ctx, tx, o, now)
 	})
 	return o, ok, err
+}
+
+// endOvertaken gives operations that were replaced while they ran, and whose
+// handlers died, their end and their one final notification. It has to be done
+// before a delete takes the cluster away.
+func (c *Conductor) endOvertaken(ctx context.Context, tx *postgres.Store, o magnum.Operation, now time.Time) error {
+	overtaken, err := tx.Operations.EndOvertaken(ctx, o.ClusterID, now)
+	if err != nil || len(overtaken) == 0 || ofFederation(o.Kind) {
+		return err
+	}
+	cluster, err := tx.Clusters.ByUUID(ctx, o.ClusterID)
+	if err != nil {
+		return err
+	}
+	s, err := load(ctx, tx, cluster)
+	if err != nil {
+		return err
+	}
+	for _, dead := range overtaken {
+		if err := c.tellSuperseded(ctx, tx, s, dead); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // keepLease renews the lease while the handler works and cancels the context if
@@ -136,9 +163,6 @@ var errLeaseLost = fault.New(fault.Internal, "the lease of the operation was los
 
 // prepare loads what the steps work on.
 func (r *Run) prepare(ctx context.Context) error {
-	if r.Operation.SupersededBy != nil {
-		return errLeaseLost
-	}
 	cluster, err := r.DB.Clusters.ByUUID(ctx, r.Operation.ClusterID)
 	if fault.Is(err, fault.NotFound) {
 		// Deleted meanwhile, with all that was to be changed about it.
@@ -151,6 +175,9 @@ func (r *Run) prepare(ctx context.Context) error {
 	}
 	if r.Subject, err = load(ctx, &r.DB.Store, cluster); err != nil {
 		return err
+	}
+	if r.Operation.SupersededBy != nil {
+		return errLeaseLost
 	}
 	if past(r.Operation, r.Now()) {
 		return r.overdue()
@@ -303,17 +330,28 @@ func (r *Run) giveUp(ctx context.Context) error {
 		if err != nil || !held || o.SupersededBy == nil {
 			return err
 		}
-		now := r.Now()
-		if _, err := tx.Operations.Move(ctx, o, postgres.Move{To: magnum.Superseded}, now); err != nil {
-			return err
-		}
-		if r.Subject != nil {
-			if err := r.tellSuperseded(ctx, tx, r.Subject, o); err != nil {
-				return err
-			}
-		}
-		return r.wakeNext(ctx, tx, o.ClusterID, now)
+		return r.overtaken(ctx, tx, o)
 	})
+}
+
+// overtaken ends an operation in whose place a later wish is.
+func (r *Run) overtaken(ctx context.Context, tx *postgres.Store, o magnum.Operation) error {
+	now := r.Now()
+	if _, err := tx.Operations.Move(ctx, o, postgres.Move{To: magnum.Superseded}, now); err != nil {
+		return err
+	}
+	cluster, err := tx.Clusters.ByUUID(ctx, o.ClusterID)
+	if err != nil {
+		return err
+	}
+	s, err := load(ctx, tx, cluster)
+	if err != nil {
+		return err
+	}
+	if err := r.tellSuperseded(ctx, tx, s, o); err != nil {
+		return err
+	}
+	return r.wakeNext(ctx, tx, o.ClusterID, now)
 }
 
 // retry gives the operation back until a later time: what it needs is not there
@@ -332,8 +370,7 @@ func (r *Run) retry(ctx context.Context, cause error) error {
 			return err
 		}
 		if o.SupersededBy != nil {
-			_, err := tx.Operations.Move(ctx, o, postgres.Move{To: magnum.Superseded}, now)
-			return err
+			return r.overtaken(ctx, tx, o)
 		}
 		moved, err := tx.Operations.Move(ctx, o, postgres.Move{To: magnum.Pending, DueAt: due,
 			Error: fault.Text(cause), ErrorCode: string(fault.ReasonOf(cause))}, now)

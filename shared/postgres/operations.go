@@ -145,6 +145,13 @@ func (x Operations) Supersede(ctx context.Context, o magnum.Operation, by string
 	return operation(r), err == nil, classify(err, "supersede operation")
 }
 
+// EndOvertaken ends the cluster's operations that a later wish replaced while
+// they ran and whose handler died before it noticed.
+func (x Operations) EndOvertaken(ctx context.Context, clusterID string, now time.Time) ([]magnum.Operation, error) {
+	rows, err := x.s.EndOvertaken(ctx, sqlc.EndOvertakenParams{ClusterID: clusterID, Now: now})
+	return operations(rows), classify(err, "end overtaken operations")
+}
+
 // Next gives the cluster's oldest operation that could be worked on now.
 func (x Operations) Next(ctx context.Context, clusterID string, now time.Time) (magnum.Operation, bool, error) {
 	r, err := x.s.NextOperation(ctx, sqlc.NextOperationParams{ClusterID: clusterID, Now: now})

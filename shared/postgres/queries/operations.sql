@@ -54,6 +54,13 @@ UPDATE operations SET
 WHERE id = @id AND state IN ('pending', 'running', 'waiting') AND superseded_by IS NULL
 RETURNING *;
 
+-- Those that a later wish replaced while they ran, and whose handler died before it
+-- noticed.
+-- name: EndOvertaken :many
+UPDATE operations SET state = 'superseded', lease_owner = NULL, lease_until = NULL, finished_at = @now::timestamptz
+WHERE cluster_id = @cluster_id AND state = 'running' AND superseded_by IS NOT NULL AND lease_until < @now::timestamptz
+RETURNING *;
+
 -- The oldest of the cluster that could be worked on now.
 -- name: NextOperation :one
 SELECT * FROM operations

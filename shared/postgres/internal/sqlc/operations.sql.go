@@ -71,6 +71,65 @@ func (q *Queries) ClaimOperation(ctx context.Context, arg ClaimOperationParams) 
 	return i, err
 }
 
+const endOvertaken = `-- name: EndOvertaken :many
+UPDATE operations SET state = 'superseded', lease_owner = NULL, lease_until = NULL, finished_at = $1::timestamptz
+WHERE cluster_id = $2 AND state = 'running' AND superseded_by IS NOT NULL AND lease_until < $1::timestamptz
+RETURNING seq, id, kind, cluster_id, nodegroup_id, arguments, state, steps, attempt, error, error_code, superseded_by, user_id, project_id, domain_id, request_id, traceparent, lease_owner, lease_until, fence, created_at, started_at, finished_at, due_at, deadline_at
+`
+
+type EndOvertakenParams struct {
+	Now       time.Time
+	ClusterID string
+}
+
+// Those that a later wish replaced while they ran, and whose handler died before it
+// noticed.
+func (q *Queries) EndOvertaken(ctx context.Context, arg EndOvertakenParams) ([]Operation, error) {
+	rows, err := q.db.Query(ctx, endOvertaken, arg.Now, arg.ClusterID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Operation
+	for rows.Next() {
+		var i Operation
+		if err := rows.Scan(
+			&i.Seq,
+			&i.ID,
+			&i.Kind,
+			&i.ClusterID,
+			&i.NodegroupID,
+			&i.Arguments,
+			&i.State,
+			&i.Steps,
+			&i.Attempt,
+			&i.Error,
+			&i.ErrorCode,
+			&i.SupersededBy,
+			&i.UserID,
+			&i.ProjectID,
+			&i.DomainID,
+			&i.RequestID,
+			&i.Traceparent,
+			&i.LeaseOwner,
+			&i.LeaseUntil,
+			&i.Fence,
+			&i.CreatedAt,
+			&i.StartedAt,
+			&i.FinishedAt,
+			&i.DueAt,
+			&i.DeadlineAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const forgetOperations = `-- name: ForgetOperations :execrows
 DELETE FROM operations WHERE id IN (
     SELECT old.id FROM operations old WHERE old.finished_at < $1 ORDER BY old.finished_at LIMIT $2)
