@@ -274,7 +274,7 @@ func (b *bench) harm(harm string) {
 func (b *bench) rest(cluster string, op operation) {
 	b.t.Helper()
 	open := -1
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		b.one(&open, `SELECT (SELECT count(*) FROM operations WHERE finished_at IS NULL) + (SELECT count(*) FROM events WHERE published_at IS NULL)`)
 		if open == 0 {
 			return
@@ -381,7 +381,7 @@ func (b *bench) show(cluster string) map[string]any {
 func (b *bench) await(cluster, status string) {
 	b.t.Helper()
 	var k map[string]any
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if k = b.show(cluster); k["status"] == status {
 			return
 		}
