@@ -17,7 +17,7 @@ WITH_POSTGRES := go run ./test/withpostgres
 # The race detector is linked by a C compiler.
 RACE := $(shell command -v cc >/dev/null 2>&1 && echo -race)
 
-.PHONY: help run build quick test test-all test-openstack test-cluster-api bench lint generate
+.PHONY: help run build quick test test-all test-openstack test-cluster-api bench lint image generate
 
 help: ## Print the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target about; do printf '  make %-17s %s\n' "$$target" "$$about"; done
@@ -33,7 +33,8 @@ quick: ## The inner loop: the tests of functions/ and shared/ that are quick
 
 test: build ## All tests that need a PostgreSQL and the package registries, for races too
 	@[ -n "$(RACE)" ] || echo 'no C compiler (cc): the race detector is left out'
-	@$(WITH_POSTGRES) go test $(RACE) -timeout 30m ./...
+	@$(WITH_POSTGRES) go test $(RACE) -timeout 40m ./...
+	@for module in test/knative knative/image; do (cd $$module && go test -timeout 20m ./...); done
 
 test-all: lint test test-openstack test-cluster-api ## All tests: what CI runs
 
@@ -54,6 +55,9 @@ lint: ## gofmt, vet, staticcheck, boundaries between packages, known vulnerabili
 	@status=0; go run $(GOVULNCHECK) ./... >bin/govulncheck.txt 2>&1 || status=$$?; \
 	if grep -q '^Vulnerability #' bin/govulncheck.txt; then cat bin/govulncheck.txt; exit 1; fi; \
 	[ $$status = 0 ] || echo 'govulncheck is left out: the vulnerability database cannot be reached'
+
+image: ## Make the image as an OCI layout in bin/image (knative/image tells more)
+	@rm -rf bin/image && cd knative/image && go run . -layout ../../bin/image
 
 generate: ## Write generated code anew, after a change in schema/ or shared/postgres/queries/
 	@go run $(SQLC) generate
