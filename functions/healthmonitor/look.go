@@ -61,9 +61,9 @@ func (m *monitor) ask(ctx context.Context, d driver.HealthObserver, p patient) {
 	if quiet(p.subject.Cluster) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, m.config.Probe.Timeout)
+	asking, cancel := context.WithTimeout(ctx, m.config.Probe.Timeout)
 	defer cancel()
-	h, err := d.Health(ctx, p.subject.Ref())
+	h, err := d.Health(asking, p.subject.Ref())
 	m.conclude(ctx, p, h, err)
 }
 
@@ -93,6 +93,9 @@ func (m *monitor) askAll(ctx context.Context, d allObserver, all []patient) {
 
 // conclude stores a driver's answer; an error is a miss.
 func (m *monitor) conclude(ctx context.Context, p patient, h driver.Health, err error) {
+	if ctx.Err() != nil {
+		return // it is we who gave up
+	}
 	missed := err != nil
 	if missed {
 		slog.WarnContext(ctx, "driver does not tell health", "cluster", p.subject.Cluster.UUID, "err", err)
@@ -122,6 +125,9 @@ func (m *monitor) probe(ctx context.Context, p patient) {
 		// It is we who cannot look: that says nothing of the cluster.
 		slog.ErrorContext(ctx, "health not looked at", "cluster", c.UUID, "err", err)
 		return
+	}
+	if ctx.Err() != nil {
+		return // it is we who gave up
 	}
 	h, missed := kubeprobe.Verdict(result, nodes(p))
 	m.keep(ctx, p, h, missed)

@@ -94,7 +94,7 @@ func (c *connection) network(err error) string {
 		return "The API server at " + c.base.Host + " cannot be reached: no route."
 	case !dialled && isTimeout(err), strings.Contains(err.Error(), "TLS handshake timeout"):
 		return "The API server at " + c.base.Host + " cannot be reached: no answer within " + c.settings.ConnectTimeout.String() + "."
-	case isTimeout(err):
+	case isTimeout(err), errors.Is(err, net.ErrClosed): // it is the end of the time that closes our side
 		return "The API server did not answer within " + c.settings.Timeout.String() + "."
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return "The API server closed the connection."
