@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/types"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
 	"carafe/shared/driver"
@@ -290,23 +290,16 @@ func status(kind string, o map[string]any) map[string]any {
 
 func write(b *testing.B, c rest.Interface, objects []stored) error {
 	for _, s := range objects {
-		name := s.object["metadata"].(map[string]any)["name"].(string)
+		for k, v := range s.status {
+			s.object[k] = v
+		}
 		body, err := json.Marshal(s.object)
 		if err != nil {
 			return err
 		}
-		if err := c.Patch(types.ApplyYAMLPatchType).RequestURI(s.path + "/" + name + "?fieldManager=bench&force=true").Body(body).Do(b.Context()).Error(); err != nil {
-			return fmt.Errorf("%s/%s: %w", s.path, name, err)
-		}
-		if s.status == nil {
-			continue
-		}
-		if body, err = json.Marshal(s.status); err != nil {
-			return err
-		}
-		err = c.Patch(types.MergePatchType).RequestURI(s.path + "/" + name + "/status").Body(body).Do(b.Context()).Error()
-		if err != nil && !strings.Contains(err.Error(), "could not find the requested resource") { // some have no status
-			return fmt.Errorf("%s/%s: %w", s.path, name, err)
+		err = c.Post().RequestURI(s.path).SetHeader("Content-Type", "application/json").Body(body).Do(b.Context()).Error()
+		if err != nil && !apierrors.IsAlreadyExists(err) { // a namespace is
+			return fmt.Errorf("%s: %w", s.path, err)
 		}
 	}
 	return nil

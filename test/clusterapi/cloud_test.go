@@ -89,7 +89,7 @@ func TestCreationsWaitInLine(t *testing.T) {
 	}
 	started := map[*subject]bool{}
 	for begin := time.Now(); len(started) < len(all); time.Sleep(time.Second) {
-		if time.Since(begin) > 5*time.Minute {
+		if time.Since(begin) > 12*time.Minute {
 			t.Fatalf("%d of %d have begun", len(started), len(all))
 		}
 		room := 0
@@ -126,7 +126,7 @@ func TestCreationsWaitInLine(t *testing.T) {
 		}
 	}
 	for _, s := range all {
-		s.until("gone", 5*time.Minute, func(o driver.Observation) bool { return o.Progress == driver.Gone })
+		s.until("gone", 12*time.Minute, func(o driver.Observation) bool { return o.Progress == driver.Gone })
 	}
 }
 

@@ -168,7 +168,7 @@ func (s *subject) until(what string, limit time.Duration, done func(driver.Obser
 // complete waits until the operation is done.
 func (s *subject) complete() driver.Observation {
 	s.t.Helper()
-	return s.until(string(s.Operation.Kind)+" complete", 4*time.Minute, func(o driver.Observation) bool {
+	return s.until(string(s.Operation.Kind)+" complete", 12*time.Minute, func(o driver.Observation) bool {
 		if o.Progress == driver.Failed {
 			s.t.Fatalf("failed: %s", o.Reason)
 		}
@@ -193,7 +193,7 @@ func (s *subject) delete() {
 	if err := s.d.Delete(s.t.Context(), s.ref()); err != nil {
 		s.t.Fatalf("delete: %v", err)
 	}
-	s.until("deleted", 3*time.Minute, func(o driver.Observation) bool { return o.Progress == driver.Gone })
+	s.until("deleted", 10*time.Minute, func(o driver.Observation) bool { return o.Progress == driver.Gone })
 }
 
 var pairs struct {

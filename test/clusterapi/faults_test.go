@@ -70,7 +70,7 @@ func TestFaults(t *testing.T) {
 			if c.ends {
 				want = driver.Failed
 			}
-			o := s.until("the fault shows", 3*time.Minute, func(o driver.Observation) bool {
+			o := s.until("the fault shows", 8*time.Minute, func(o driver.Observation) bool {
 				return strings.Contains(o.Reason, c.want) && o.Progress == want
 			})
 			if o.ErrorCode != string(c.code) {
@@ -83,7 +83,7 @@ func TestFaults(t *testing.T) {
 			}
 			setFault(t, key, "")
 			if !c.ends {
-				s.until("the fault has passed", 3*time.Minute, func(o driver.Observation) bool { return !strings.Contains(o.Reason, c.want) })
+				s.until("the fault has passed", 8*time.Minute, func(o driver.Observation) bool { return !strings.Contains(o.Reason, c.want) })
 			}
 			s.delete()
 			s.leftNothing()
@@ -97,7 +97,7 @@ func TestDeletionThatHangs(t *testing.T) {
 	s := newSubject(t, newDriver(t))
 	s.begin(magnum.ClusterCreate, nil, "")
 	s.apply()
-	s.until("the network is up", 3*time.Minute, func(o driver.Observation) bool { return o.APIAddress != "" })
+	s.until("the network is up", 8*time.Minute, func(o driver.Observation) bool { return o.APIAddress != "" })
 	key := "delete." + *s.StackID
 	setFault(t, key, "Unable to complete operation on network: one or more ports still in use")
 	s.begin(magnum.ClusterDelete, nil, "")
@@ -105,8 +105,8 @@ func TestDeletionThatHangs(t *testing.T) {
 	if err := s.d.Delete(t.Context(), s.ref()); err != nil {
 		t.Fatal(err)
 	}
-	s.until("the reason", 3*time.Minute, func(o driver.Observation) bool { return strings.Contains(o.Reason, "one or more ports still in use") })
+	s.until("the reason", 8*time.Minute, func(o driver.Observation) bool { return strings.Contains(o.Reason, "one or more ports still in use") })
 	setFault(t, key, "")
-	s.until("gone", 3*time.Minute, func(o driver.Observation) bool { return o.Progress == driver.Gone })
+	s.until("gone", 8*time.Minute, func(o driver.Observation) bool { return o.Progress == driver.Gone })
 	s.leftNothing()
 }

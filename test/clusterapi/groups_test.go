@@ -69,7 +69,7 @@ func TestGroups(t *testing.T) {
 			s.apply()
 		}
 	}
-	s.until("half of the groups are gone", 3*time.Minute, func(o driver.Observation) bool {
+	s.until("half of the groups are gone", 8*time.Minute, func(o driver.Observation) bool {
 		for uuid := range gone {
 			if o.NodeGroups[uuid].Progress != driver.Gone {
 				return false
@@ -97,7 +97,7 @@ func (s *subject) autoscale(g *magnum.NodeGroup) {
 	patch(s.t, s.path(coreGroup, "machinedeployments", name)+"?fieldManager=autoscaler", types.MergePatchType, `{"spec":{"replicas":2}}`)
 	s.begin(magnum.CredentialRotate, nil, "{}") // any operation that is not about the group's size
 	s.apply()
-	o := s.until("the autoscaler's size stands", 2*time.Minute, func(o driver.Observation) bool {
+	o := s.until("the autoscaler's size stands", 10*time.Minute, func(o driver.Observation) bool {
 		n := o.NodeGroups[g.UUID]
 		return n.Progress == driver.Complete && n.NodeCount != nil && *n.NodeCount == 2 && len(n.NodeAddresses) == 2
 	})

@@ -179,7 +179,7 @@ func (s *subject) upgrade(version string) {
 	}
 	s.apply()
 	// The order: no worker may be asked to move before every control plane node has.
-	o := s.until("upgraded", 8*time.Minute, func(o driver.Observation) bool {
+	o := s.until("upgraded", 20*time.Minute, func(o driver.Observation) bool {
 		if o.Progress == driver.Failed {
 			s.t.Fatalf("failed: %s", o.Reason)
 		}

@@ -28,7 +28,7 @@ func run(m *testing.M) int {
 	bench := flag.Lookup("test.bench").Value.String() != ""
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	b, err := bed.Start(ctx, bed.Options{Controllers: !bench, Log: func(format string, args ...any) {
+	b, err := bed.Start(ctx, bed.Options{Controllers: !bench, WholeObjects: bench, Log: func(format string, args ...any) {
 		fmt.Printf("bed: "+format+"\n", args...)
 	}})
 	defer b.Stop()

@@ -10,5 +10,5 @@ export CARAFE_CLUSTERAPI_BIN="$bin"
 cd "$here/../.."
 # One package at a time: each has a bed of its own.
 for package in ${PACKAGES:-./test/clusterapi ./test/clusterapi/api}; do
-	go run ./test/withpostgres go test -tags clusterapi -count=1 -timeout 40m "$package" "$@"
+	go run ./test/withpostgres go test -tags clusterapi -count=1 -timeout 60m "$package" "$@"
 done

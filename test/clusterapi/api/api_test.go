@@ -81,7 +81,7 @@ func (u user) want(status int, method, path string, body any) map[string]any {
 func (u user) until(path, status string) map[string]any {
 	u.t.Helper()
 	said := ""
-	for begin := time.Now(); time.Since(begin) < 8*time.Minute; time.Sleep(300 * time.Millisecond) {
+	for begin := time.Now(); time.Since(begin) < 20*time.Minute; time.Sleep(300 * time.Millisecond) {
 		code, out := u.send(http.MethodGet, path, nil)
 		if code == http.StatusNotFound && status == "" {
 			return nil

@@ -41,7 +41,10 @@ type Bed struct {
 // Options choose what runs.
 type Options struct {
 	Controllers bool // else kube-apiserver and the schemas only
-	Log         func(format string, args ...any)
+	// WholeObjects makes a status part of its object: what a benchmark writes
+	// is half as many calls then.
+	WholeObjects bool
+	Log          func(format string, args ...any)
 }
 
 // Start brings a bed up; Stop must be called, also after an error.
@@ -77,7 +80,7 @@ func Start(ctx context.Context, o Options) (*Bed, error) {
 	if err != nil {
 		return b, err
 	}
-	if err := b.installSchemas(ctx, keys, ports[:4], o.Controllers); err != nil {
+	if err := b.installSchemas(ctx, keys, ports[:4], o); err != nil {
 		return b, err
 	}
 	said("schemas are served")

@@ -63,7 +63,7 @@ func clientConfig(k *keys, port int, path string) map[string]any {
 }
 
 // installSchemas applies every CRD, conversions led to the managers, if they run.
-func (b *Bed) installSchemas(ctx context.Context, k *keys, ports []int, convert bool) error {
+func (b *Bed) installSchemas(ctx context.Context, k *keys, ports []int, o Options) error {
 	folders, err := b.folders(ctx)
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (b *Bed) installSchemas(ctx context.Context, k *keys, ports []int, convert 
 				return err
 			}
 			spec := crd["spec"].(map[string]any)
-			if spec["conversion"] = map[string]any{"strategy": "None"}; convert && len(spec["versions"].([]any)) > 1 {
+			if spec["conversion"] = map[string]any{"strategy": "None"}; o.Controllers && len(spec["versions"].([]any)) > 1 {
 				spec["conversion"] = map[string]any{"strategy": "Webhook", "webhook": map[string]any{
 					"conversionReviewVersions": []any{"v1"}, "clientConfig": clientConfig(k, ports[i], "/convert"),
 				}}
@@ -95,13 +95,21 @@ func (b *Bed) installSchemas(ctx context.Context, k *keys, ports []int, convert 
 	if err != nil {
 		return err
 	}
+	all = append(all, stack...)
+	if o.WholeObjects {
+		for _, crd := range all {
+			for _, v := range crd["spec"].(map[string]any)["versions"].([]any) {
+				delete(v.(map[string]any), "subresources")
+			}
+		}
+	}
 	c, err := b.client()
 	if err != nil {
 		return err
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(8)
-	for _, crd := range append(all, stack...) {
+	for _, crd := range all {
 		g.Go(func() error { return apply(gctx, c, crd) })
 	}
 	if err := g.Wait(); err != nil {
