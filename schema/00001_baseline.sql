@@ -324,6 +324,7 @@ CREATE TABLE simulated_clusters (
     polls        integer NOT NULL DEFAULT 0,
     deletes      integer NOT NULL DEFAULT 0, -- deletes begun: a delete fails only once
     began_at     timestamptz NOT NULL,
+    version      bigint NOT NULL,           -- of the cluster, as it was then
     nodes        jsonb NOT NULL DEFAULT '{}' -- by node group
 );
 

@@ -22,6 +22,7 @@ type Simulation struct {
 	Polls       int
 	Deletes     int // begun so far
 	BeganAt     time.Time
+	Version     int64                     // of the cluster, as it was then
 	Nodes       map[string]SimulatedNodes // by node group uuid
 }
 
@@ -35,7 +36,7 @@ type SimulatedNodes struct {
 
 func simulation(r sqlc.SimulatedCluster) (Simulation, error) {
 	s := Simulation{ClusterID: r.ClusterID, Number: r.Number, Operation: r.Operation, OperationID: orEmpty(r.OperationID),
-		Polls: r.Polls, Deletes: r.Deletes, BeganAt: r.BeganAt}
+		Polls: r.Polls, Deletes: r.Deletes, BeganAt: r.BeganAt, Version: r.Version}
 	if err := json.Unmarshal(r.Nodes, &s.Nodes); err != nil {
 		return s, fmt.Errorf("read the nodes of simulated cluster %s: %w", r.ClusterID, err)
 	}
@@ -66,7 +67,7 @@ func (x Simulations) Create(ctx context.Context, s Simulation) (Simulation, erro
 		return s, fmt.Errorf("write nodes: %w", err)
 	}
 	r, err := x.s.CreateSimulation(ctx, sqlc.CreateSimulationParams{ClusterID: s.ClusterID, Operation: s.Operation,
-		OperationID: orNull(s.OperationID), Deletes: s.Deletes, BeganAt: s.BeganAt, Nodes: nodes})
+		OperationID: orNull(s.OperationID), Deletes: s.Deletes, BeganAt: s.BeganAt, Version: s.Version, Nodes: nodes})
 	return oneSimulation(r, err, "create simulation")
 }
 
@@ -77,7 +78,7 @@ func (x Simulations) Change(ctx context.Context, s Simulation) (Simulation, erro
 		return s, fmt.Errorf("write nodes: %w", err)
 	}
 	r, err := x.s.ChangeSimulation(ctx, sqlc.ChangeSimulationParams{ClusterID: s.ClusterID, Operation: s.Operation,
-		OperationID: orNull(s.OperationID), Polls: s.Polls, Deletes: s.Deletes, BeganAt: s.BeganAt, Nodes: nodes})
+		OperationID: orNull(s.OperationID), Polls: s.Polls, Deletes: s.Deletes, BeganAt: s.BeganAt, Version: s.Version, Nodes: nodes})
 	return oneSimulation(r, err, "change simulation")
 }
 

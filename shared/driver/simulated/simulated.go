@@ -176,9 +176,12 @@ func (d *Driver) begin(ctx context.Context, desired driver.Cluster) error {
 		if !fresh && state.Operation == name && state.OperationID == desired.Operation.ID {
 			return nil
 		}
+		if name != "delete" && state.Version > desired.Cluster.Version {
+			return fault.New(fault.Unavailable, "A later state of the cluster is here already.")
+		}
 		nodes := d.nodesAfter(state, desired)
 		state.ClusterID, state.Operation, state.OperationID = desired.Cluster.UUID, name, desired.Operation.ID
-		state.Polls, state.BeganAt, state.Nodes = 0, d.now(), nodes
+		state.Polls, state.BeganAt, state.Nodes, state.Version = 0, d.now(), nodes, desired.Cluster.Version
 		if name == "delete" {
 			state.Deletes++
 		}

@@ -355,3 +355,22 @@ func TestAddressesLeadBackToTheirNodes(t *testing.T) {
 		seen[a] = true
 	}
 }
+
+func TestAnOlderStateComesTooLate(t *testing.T) {
+	t.Parallel()
+	x := newTrial(t, nil)
+	for _, step := range []struct {
+		version int64
+		count   int
+		late    bool
+	}{{1, 2, false}, {3, 5, false}, {2, 3, true}, {3, 4, false}} {
+		err := x.apply(t, magnum.ClusterResize, func(c *driver.Cluster) { c.Version, c.NodeGroups[1].NodeCount = step.version, step.count })
+		if late := fault.Is(err, fault.Unavailable); late != step.late || err != nil && !late {
+			t.Errorf("version %d: %v", step.version, err)
+		}
+	}
+	x.observe(t)
+	if now := x.workers(t); now != "0 1 2 3" {
+		t.Errorf("the workers are %s", now)
+	}
+}

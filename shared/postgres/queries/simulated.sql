@@ -2,13 +2,13 @@
 SELECT * FROM simulated_clusters WHERE cluster_id = @cluster_id FOR UPDATE;
 
 -- name: CreateSimulation :one
-INSERT INTO simulated_clusters (cluster_id, operation, operation_id, deletes, began_at, nodes)
-VALUES (@cluster_id, @operation, @operation_id, @deletes, @began_at, @nodes)
+INSERT INTO simulated_clusters (cluster_id, operation, operation_id, deletes, began_at, version, nodes)
+VALUES (@cluster_id, @operation, @operation_id, @deletes, @began_at, @version, @nodes)
 RETURNING *;
 
 -- name: ChangeSimulation :one
 UPDATE simulated_clusters SET operation = @operation, operation_id = @operation_id, polls = @polls,
-    deletes = @deletes, began_at = @began_at, nodes = @nodes
+    deletes = @deletes, began_at = @began_at, version = @version, nodes = @nodes
 WHERE cluster_id = @cluster_id
 RETURNING *;
 

@@ -260,5 +260,6 @@ type SimulatedCluster struct {
 	Polls       int
 	Deletes     int
 	BeganAt     time.Time
+	Version     int64
 	Nodes       json.RawMessage
 }

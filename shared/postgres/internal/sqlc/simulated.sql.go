@@ -13,9 +13,9 @@ import (
 
 const changeSimulation = `-- name: ChangeSimulation :one
 UPDATE simulated_clusters SET operation = $1, operation_id = $2, polls = $3,
-    deletes = $4, began_at = $5, nodes = $6
-WHERE cluster_id = $7
-RETURNING cluster_id, number, operation, operation_id, polls, deletes, began_at, nodes
+    deletes = $4, began_at = $5, version = $6, nodes = $7
+WHERE cluster_id = $8
+RETURNING cluster_id, number, operation, operation_id, polls, deletes, began_at, version, nodes
 `
 
 type ChangeSimulationParams struct {
@@ -24,6 +24,7 @@ type ChangeSimulationParams struct {
 	Polls       int
 	Deletes     int
 	BeganAt     time.Time
+	Version     int64
 	Nodes       json.RawMessage
 	ClusterID   string
 }
@@ -35,6 +36,7 @@ func (q *Queries) ChangeSimulation(ctx context.Context, arg ChangeSimulationPara
 		arg.Polls,
 		arg.Deletes,
 		arg.BeganAt,
+		arg.Version,
 		arg.Nodes,
 		arg.ClusterID,
 	)
@@ -47,15 +49,16 @@ func (q *Queries) ChangeSimulation(ctx context.Context, arg ChangeSimulationPara
 		&i.Polls,
 		&i.Deletes,
 		&i.BeganAt,
+		&i.Version,
 		&i.Nodes,
 	)
 	return i, err
 }
 
 const createSimulation = `-- name: CreateSimulation :one
-INSERT INTO simulated_clusters (cluster_id, operation, operation_id, deletes, began_at, nodes)
-VALUES ($1, $2, $3, $4, $5, $6)
-RETURNING cluster_id, number, operation, operation_id, polls, deletes, began_at, nodes
+INSERT INTO simulated_clusters (cluster_id, operation, operation_id, deletes, began_at, version, nodes)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+RETURNING cluster_id, number, operation, operation_id, polls, deletes, began_at, version, nodes
 `
 
 type CreateSimulationParams struct {
@@ -64,6 +67,7 @@ type CreateSimulationParams struct {
 	OperationID *string
 	Deletes     int
 	BeganAt     time.Time
+	Version     int64
 	Nodes       json.RawMessage
 }
 
@@ -74,6 +78,7 @@ func (q *Queries) CreateSimulation(ctx context.Context, arg CreateSimulationPara
 		arg.OperationID,
 		arg.Deletes,
 		arg.BeganAt,
+		arg.Version,
 		arg.Nodes,
 	)
 	var i SimulatedCluster
@@ -85,13 +90,14 @@ func (q *Queries) CreateSimulation(ctx context.Context, arg CreateSimulationPara
 		&i.Polls,
 		&i.Deletes,
 		&i.BeganAt,
+		&i.Version,
 		&i.Nodes,
 	)
 	return i, err
 }
 
 const lockSimulation = `-- name: LockSimulation :one
-SELECT cluster_id, number, operation, operation_id, polls, deletes, began_at, nodes FROM simulated_clusters WHERE cluster_id = $1 FOR UPDATE
+SELECT cluster_id, number, operation, operation_id, polls, deletes, began_at, version, nodes FROM simulated_clusters WHERE cluster_id = $1 FOR UPDATE
 `
 
 func (q *Queries) LockSimulation(ctx context.Context, clusterID string) (SimulatedCluster, error) {
@@ -105,6 +111,7 @@ func (q *Queries) LockSimulation(ctx context.Context, clusterID string) (Simulat
 		&i.Polls,
 		&i.Deletes,
 		&i.BeganAt,
+		&i.Version,
 		&i.Nodes,
 	)
 	return i, err
@@ -125,7 +132,7 @@ func (q *Queries) MoveSimulatedAddress(ctx context.Context, arg MoveSimulatedAdd
 }
 
 const pollSimulations = `-- name: PollSimulations :many
-UPDATE simulated_clusters SET polls = polls + 1 WHERE cluster_id = ANY ($1::uuid[]) RETURNING cluster_id, number, operation, operation_id, polls, deletes, began_at, nodes
+UPDATE simulated_clusters SET polls = polls + 1 WHERE cluster_id = ANY ($1::uuid[]) RETURNING cluster_id, number, operation, operation_id, polls, deletes, began_at, version, nodes
 `
 
 func (q *Queries) PollSimulations(ctx context.Context, clusterIds []string) ([]SimulatedCluster, error) {
@@ -145,6 +152,7 @@ func (q *Queries) PollSimulations(ctx context.Context, clusterIds []string) ([]S
 			&i.Polls,
 			&i.Deletes,
 			&i.BeganAt,
+			&i.Version,
 			&i.Nodes,
 		); err != nil {
 			return nil, err
@@ -191,7 +199,7 @@ func (q *Queries) SimulatedAddresses(ctx context.Context) ([]SimulatedAddressesR
 }
 
 const simulationByNumber = `-- name: SimulationByNumber :one
-SELECT cluster_id, number, operation, operation_id, polls, deletes, began_at, nodes FROM simulated_clusters WHERE number = $1
+SELECT cluster_id, number, operation, operation_id, polls, deletes, began_at, version, nodes FROM simulated_clusters WHERE number = $1
 `
 
 func (q *Queries) SimulationByNumber(ctx context.Context, number int) (SimulatedCluster, error) {
@@ -205,13 +213,14 @@ func (q *Queries) SimulationByNumber(ctx context.Context, number int) (Simulated
 		&i.Polls,
 		&i.Deletes,
 		&i.BeganAt,
+		&i.Version,
 		&i.Nodes,
 	)
 	return i, err
 }
 
 const simulationsOf = `-- name: SimulationsOf :many
-SELECT cluster_id, number, operation, operation_id, polls, deletes, began_at, nodes FROM simulated_clusters WHERE cluster_id = ANY ($1::uuid[])
+SELECT cluster_id, number, operation, operation_id, polls, deletes, began_at, version, nodes FROM simulated_clusters WHERE cluster_id = ANY ($1::uuid[])
 `
 
 func (q *Queries) SimulationsOf(ctx context.Context, clusterIds []string) ([]SimulatedCluster, error) {
@@ -231,6 +240,7 @@ func (q *Queries) SimulationsOf(ctx context.Context, clusterIds []string) ([]Sim
 			&i.Polls,
 			&i.Deletes,
 			&i.BeganAt,
+			&i.Version,
 			&i.Nodes,
 		); err != nil {
 			return nil, err
