@@ -4,6 +4,7 @@ package driver
 
 import (
 	"context"
+	"time"
 
 	"carafe/shared/magnum"
 )
@@ -139,6 +140,12 @@ type CARotator interface {
 // Unavailable fault that says what it waits for, and is called again.
 type CredentialRotator interface {
 	RotateCredential(ctx context.Context, desired Cluster) error
+}
+
+// LeafRotator is a Driver that can renew the certificates that the control
+// plane shows, under the same authorities: those from before at.
+type LeafRotator interface {
+	RotateLeaf(ctx context.Context, ref Ref, at time.Time) error
 }
 
 // BatchObserver is a Driver that observes many clusters with few calls. Each

@@ -58,6 +58,22 @@ func TestCredentialAndSweep(t *testing.T) {
 		t.Errorf("the rotation replaced %s by %s", machines[0].Name, now[0].Name)
 	}
 
+	// The control plane's own certificates: its node is replaced, once.
+	masters := s.machines(s.groupNamed(magnum.DefaultMaster))
+	at := time.Now()
+	for range 2 {
+		if err := s.d.RotateLeaf(t.Context(), s.ref(), at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.until("the control plane is new", 12*time.Minute, func(o driver.Observation) bool {
+		now := s.machines(s.groupNamed(magnum.DefaultMaster))
+		return o.Progress == driver.Complete && len(now) == 1 && now[0].Name != masters[0].Name
+	})
+	s.begin(magnum.CredentialRotate, nil, `{"epoch":2}`)
+	s.apply() // another operation does not take the rotation back
+	s.complete()
+
 	o.Put("/lb/v2.0/lbaas/loadbalancers loadbalancers",
 		map[string]any{"id": "ours", "name": "kube_service_" + *s.StackID + "_default_web", "provisioning_status": "ACTIVE"},
 		map[string]any{"id": "theirs", "name": "kube_service_other_default_web", "provisioning_status": "ACTIVE"})

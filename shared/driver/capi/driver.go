@@ -34,6 +34,7 @@ var (
 	_ driver.BatchObserver     = (*Driver)(nil)
 	_ driver.HealthObserver    = (*Driver)(nil)
 	_ driver.CredentialRotator = (*Driver)(nil)
+	_ driver.LeafRotator       = (*Driver)(nil)
 )
 
 // New reads what the configuration names; it calls nobody yet, so that a
