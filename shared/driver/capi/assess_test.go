@@ -102,6 +102,8 @@ func TestAssess(t *testing.T) {
 		code   fault.Reason
 	}{
 		{name: "at rest", want: driver.Complete},
+		{name: "labels of other drivers", unsaid: true, ref: func(r *driver.Ref) { r.Labels = map[string]string{"selinux_mode": "permissive"} },
+			want: driver.InProgress, reason: "Labels without an effect here: selinux_mode."},
 		{name: "not all written", unsaid: true, want: driver.InProgress, reason: "Waiting for the management cluster to see the change."},
 		{name: "a step is left", later: []string{"the named nodes of x to be gone"}, want: driver.InProgress, reason: "Waiting for the named nodes of x to be gone."},
 		{name: "not seen yet", change: func(s *Snapshot) { deployment(s).Generation = 2 }, want: driver.InProgress, reason: "Nodegroup extra-c: 2 of 2 available."},
@@ -227,6 +229,11 @@ func TestHealth(t *testing.T) {
 		{name: "the credential", change: func(s *Snapshot) {
 			s.Infrastructure.Status.Conditions = []metav1.Condition{conditionOf("OpenStackAuthenticationSucceeded", metav1.ConditionFalse, 1, "OpenStackAuthenticationFailed", "")}
 		}, want: magnum.Unhealthy, key: "credential", value: "refused by Keystone"},
+		{name: "a group that lags", change: func(s *Snapshot) {
+			for _, d := range s.Deployments {
+				d.Spec.Template.Spec.Version = "v1.34.3"
+			}
+		}, want: magnum.Healthy, key: "nodegroup.extra-a", value: "2/2, on v1.34.3: it gets no new node until it is upgraded to 1.35"},
 		{name: "no contact", change: func(s *Snapshot) {
 			setCondition(&s.Cluster.Status.Conditions, conditionOf("RemoteConnectionProbe", metav1.ConditionFalse, 1, "No", ""))
 		}, want: magnum.UnknownHealth, key: "api", value: "nok"},

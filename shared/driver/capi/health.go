@@ -88,6 +88,10 @@ func health(ref driver.Ref, s *Snapshot, config Config, now time.Time) driver.He
 		}
 		if d := s.Deployments[nodesName(a.name, g)]; d != nil {
 			h.Reasons[key] = fmt.Sprintf("%d/%d", ptr.Deref(d.Status.AvailableReplicas, 0), ptr.Deref(d.Spec.Replicas, 0))
+			// kubeadm joins a node only at the control plane's minor version.
+			if v := d.Spec.Template.Spec.Version; minor(v) < minor(lowest(s)) {
+				h.Reasons[key] += fmt.Sprintf(", on %s: it gets no new node until it is upgraded to 1.%d", v, minor(lowest(s)))
+			}
 		}
 		if t, text := a.troubles(g, s.machinesOf(g.UUID, false)); t != nil {
 			h.Reasons[key] = text

@@ -44,12 +44,10 @@ type Resolved struct {
 
 // Flavor is what matters of a flavor.
 type Flavor struct {
-	ID     string `json:"id"`
-	VCPUs  int    `json:"vcpus"`
-	RAM    int    `json:"ram"`  // MiB
-	Disk   int    `json:"disk"` // GiB
-	GPU    int    `json:"gpu,omitempty"`
-	Exists bool   `json:"-"`
+	ID    string `json:"id"`
+	VCPUs int    `json:"vcpus"`
+	RAM   int    `json:"ram"`  // MiB
+	Disk  int    `json:"disk"` // GiB
 }
 
 // Image is what matters of an image.

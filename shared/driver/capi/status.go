@@ -72,6 +72,9 @@ func assess(ref driver.Ref, s *Snapshot, config Config, applied bool, later []st
 			StackID: o.StackID, NodeGroups: o.NodeGroups,
 		}
 	}
+	if names := without(ref.Labels); len(names) > 0 && ref.Operation != nil && ref.Operation.Kind == magnum.ClusterCreate {
+		o.Reason += " Labels without an effect here: " + strings.Join(names, ", ") + "."
+	}
 	if last := s.lastMove(); ref.Operation != nil && !last.IsZero() && now.Sub(last) > config.StuckAfter {
 		o.Reason += fmt.Sprintf(" No progress for %d min.", int(now.Sub(last).Minutes()))
 	}

@@ -192,7 +192,7 @@ func (b *Bed) startKubernetes(ctx context.Context, k *keys) error {
 	if err != nil {
 		return err
 	}
-	err = until(ctx, 2*time.Minute, func(ctx context.Context) error {
+	err = until(ctx, 5*time.Minute, func(ctx context.Context) error {
 		return c.Get().AbsPath("/readyz").Do(ctx).Error()
 	})
 	if err != nil {
@@ -240,7 +240,7 @@ func (b *Bed) startControllers(ctx context.Context, k *keys, ports []int) error 
 		return err
 	}
 	for _, p := range append(health, one[0]) {
-		err := until(ctx, 2*time.Minute, func(ctx context.Context) error {
+		err := until(ctx, 5*time.Minute, func(ctx context.Context) error {
 			return ready(ctx, fmt.Sprintf("http://127.0.0.1:%d/readyz", p))
 		})
 		if err != nil {

@@ -118,7 +118,7 @@ func (b *Bed) installSchemas(ctx context.Context, k *keys, ports []int, o Option
 	if err := apply(ctx, c, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "capi-system"}}); err != nil {
 		return err
 	}
-	return until(ctx, time.Minute, func(ctx context.Context) error { return established(ctx, c) })
+	return until(ctx, 3*time.Minute, func(ctx context.Context) error { return established(ctx, c) })
 }
 
 // openStackSchemas are the provider's own where they are at hand, with both
