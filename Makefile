@@ -44,8 +44,8 @@ test-openstack: build ## Against real Keystone, Barbican, Nova, Neutron, Glance,
 test-cluster-api: build ## Against a real kube-apiserver and the real Cluster API controllers
 	@test/clusterapi/run.sh
 
-bench: build ## Measure: start, memory, requests, events; figures, no verdicts
-	@$(WITH_POSTGRES) go test -count=1 -run '^$$' -bench . -timeout 60m ./test/bench/...
+bench: build ## Measure, print a table and write it to test/bench/results; BENCH=quick for a short look
+	@go run ./test/bench
 
 lint: ## gofmt, vet, staticcheck, boundaries between packages, known vulnerabilities
 	@unformatted=$$(gofmt -l functions shared schema triggers test); [ -z "$$unformatted" ] || { echo "gofmt -w these:"; echo "$$unformatted"; exit 1; }

@@ -69,7 +69,10 @@ func storeOver(q querier) Store {
 
 // Open makes the pool without connecting yet: the first statement does. The
 // caller closes it.
-func Open(ctx context.Context, cfg Config) (*DB, error) {
+func Open(ctx context.Context, cfg Config) (*DB, error) { return OpenTraced(ctx, cfg, nil) }
+
+// OpenTraced is Open for who wants to see each statement; a nil tracer sees none.
+func OpenTraced(ctx context.Context, cfg Config, tracer pgx.QueryTracer) (*DB, error) {
 	pc, err := pgxpool.ParseConfig(cfg.URL)
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, err, "CARAFE_DATABASE_URL is not a PostgreSQL connection string")
@@ -84,6 +87,9 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	if cfg.MaxConns > 0 {
 		pc.MaxConns = cfg.MaxConns
+	}
+	if tracer != nil {
+		pc.ConnConfig.Tracer = tracer
 	}
 	pc.MaxConnIdleTime = time.Minute
 	if pc.ConnConfig.ConnectTimeout == 0 {
