@@ -5,6 +5,7 @@ package neutron
 
 import (
 	"context"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/gophercloud/gophercloud/v2"
@@ -82,6 +83,7 @@ func only(nameOrID string, list search, one, same string) (Network, error) {
 	if err != nil {
 		return Network{}, keystone.Fault(keystone.Neutron, err)
 	}
+	found = slices.DeleteFunc(found, func(n Network) bool { return n.ID != nameOrID && n.Name != nameOrID })
 	switch len(found) {
 	case 0:
 		return Network{}, fault.New(fault.Invalid, "Unable to find %s %s.", one, nameOrID)

@@ -41,7 +41,7 @@ func TestRealScenarios(t *testing.T) {
 		run  func(*testing.T, *bed, *client)
 	}{
 		{"Templates", templates}, {"Create", create}, {"ResizeAndNodegroups", resize}, {"Upgrade", upgrade},
-		{"CertificatesAndCredentials", certificates}, {"QuotasStatsServices", quotas}, {"Delete", remove},
+		{"CertificatesAndCredentials", certificatesAndCredentials}, {"QuotasStatsServices", quotas}, {"Delete", remove},
 	} {
 		if !t.Run(s.name, func(t *testing.T) { s.run(t, b, c) }) {
 			t.FailNow() // each builds on those before
@@ -209,7 +209,7 @@ func upgrade(t *testing.T, b *bed, c *client) {
 	}
 }
 
-func certificates(t *testing.T, b *bed, c *client) {
+func certificatesAndCredentials(t *testing.T, b *bed, c *client) {
 	id := c.show(t, "demo", "coe cluster show web", "uuid")
 	ca := c.can(t, "demo", "coe ca show web")
 	// Only who made the cluster may have its certificates, and administrators.
