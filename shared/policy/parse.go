@@ -182,7 +182,7 @@ func parseCheck(text string) (check, error) {
 	}
 	kind, value, ok := strings.Cut(text, ":")
 	if !ok || kind == "" {
-		return nil, fmt.Errorf("%q is not a check, which is KIND:VALUE, @ or !", text)
+		return nil, fmt.Errorf("%q is not a check: @, ! or KIND:VALUE", text)
 	}
 	if kind == "rule" {
 		return &reference{name: value}, nil
