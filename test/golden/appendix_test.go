@@ -176,6 +176,7 @@ func TestAppendixB(t *testing.T) {
 	templates, clusters := "/v1/clustertemplates", "/v1/clusters"
 	ct := o.make(templates, "", `{"name": "ct", "labels": {"l1": "a", "l2": "b"}, `+base+`}`)
 	o.make(templates, "", `{"name": "ct2", `+base+`}`)
+	spare := o.make(templates, "", `{"name": "spare", `+base+`}`)
 	o.make(templates, "", `{"name": "notls", "tls_disabled": true, `+base+`}`)
 	c1 := o.make(clusters, "", `{"name": "c1", "cluster_template_id": "ct", "node_count": 3}`)
 	o.make(clusters, "", `{"name": "c3", "cluster_template_id": "notls"}`)
@@ -192,12 +193,17 @@ func TestAppendixB(t *testing.T) {
 	bounds := func(lo, hi string) func() (string, func()) {
 		return func() (string, func()) {
 			set := func(lo, hi string) {
-				patch := `[{"op": "replace", "path": "/min_node_count", "value": ` + lo + `}, {"op": "replace", "path": "/max_node_count", "value": ` + hi + `}]`
+				patch := `[{"op": "replace", "path": "/min_node_count", "value": ` + lo + `}, `
+				if hi == "" {
+					patch += `{"op": "remove", "path": "/max_node_count"}]`
+				} else {
+					patch += `{"op": "replace", "path": "/max_node_count", "value": ` + hi + `}]`
+				}
 				o.ask("PATCH", clusters+"/c1/nodegroups/default-worker", "1.14", "", &patch, nil)
 				o.settle(clusters + "/c1")
 			}
 			set(lo, hi)
-			return "", func() { set("0", "0") }
+			return "", func() { set("0", "") }
 		}
 	}
 	template := func(with string) func() (string, func()) {
@@ -230,12 +236,15 @@ func TestAppendixB(t *testing.T) {
 			uuid := o.make(templates, "admin", `{"name": "given", "hidden": true, `+base+`}`)
 			return uuid, remove(templates + "/" + uuid)
 		},
-		"template in use": func() (string, func()) { return ct, func() {} },
+		"template in use": func() (string, func()) {
+			rename := `[{"op": "replace", "path": "/name", "value": "ct"}]`
+			return ct, func() { o.ask("PATCH", templates+"/"+ct, "1.14", "", &rename, nil) }
+		},
 		"limit 0": func() (string, func()) {
 			o.make("/v1/quotas", "admin", `{"project_id": "`+project+`", "hard_limit": 0}`)
 			return "", remove("/v1/quotas/" + project + "/Cluster")
 		},
-		"group min 1":        bounds("1", "0"),
+		"group min 1":        bounds("1", ""),
 		"group min 2, max 5": bounds("2", "5"),
 		"Glance fails": func() (string, func()) {
 			o.cloud.Fail("/image", true)
@@ -295,7 +304,7 @@ func TestAppendixB(t *testing.T) {
 			template, undo := prepare()
 			defer undo()
 			if template == "" {
-				template = ct
+				template = spare
 			}
 			fill := strings.NewReplacer("<ct uuid>", template, "<c1 uuid>", c1, project, project)
 			method, path, _ := strings.Cut(fill.Replace(r.Request), " ")
@@ -345,6 +354,10 @@ func (o *observed) tidy(method, path string, got reply) {
 			o.settle("/v1/clusters/c1")
 		}
 		o.ask("DELETE", "/v1/"+collection+"/"+uuid, "1.14", "admin", nil, nil)
+	case strings.HasSuffix(collection, "/nodegroups/ngx") && method == "PATCH":
+		o.settle("/v1/clusters/c1")
+		back := `[{"op": "replace", "path": "/min_node_count", "value": 0}]`
+		o.ask("PATCH", "/v1/"+collection, "1.14", "", &back, nil)
 	case strings.HasPrefix(collection, "clusters/c1") && method == "DELETE":
 		o.settle("/v1/clusters/c1")
 		o.make("/v1/clusters/c1/nodegroups", "", `{"name": "ngx", "node_count": 3}`)

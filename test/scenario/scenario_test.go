@@ -17,10 +17,11 @@ func TestMain(m *testing.M) { instance.Main(m) }
 // fast makes the clocks of a test's Carafe quick and its clusters soon ready.
 func fast() map[string]string {
 	return map[string]string{
-		"CARAFE_AUTH_STRATEGY":   "noauth",
-		"CARAFE_TICK_EVERY":      "200ms",
-		"CARAFE_SYNC_INTERVAL":   "200ms",
-		"CARAFE_HEALTH_INTERVAL": "1s",
+		"CARAFE_AUTH_STRATEGY":            "noauth",
+		"CARAFE_TICK_EVERY":               "200ms",
+		"CARAFE_SYNC_INTERVAL":            "200ms",
+		"CARAFE_HEALTH_INTERVAL":          "1s",
+		"CARAFE_MAX_CLUSTERS_PER_PROJECT": "100",
 		// A killed process is found dead when its leases run out.
 		"CARAFE_LEASE":        "5s",
 		"CARAFE_STEP_TIMEOUT": "4s",

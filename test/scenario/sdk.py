@@ -30,7 +30,7 @@ template = infra.create_cluster_template(
     flavor_id='m1.small', master_flavor_id='m1.small', keypair_id=None,
     labels={'kube_tag': 'v1.34.1'})
 assert template.id and template.name == 'sdk', template
-assert infra.find_cluster_template('sdk').id == template.id
+assert infra.find_cluster_template('sdk').uuid == template.uuid
 assert [t.name for t in infra.cluster_templates()] == ['sdk']
 template = infra.update_cluster_template(template, docker_volume_size=7)
 assert infra.get_cluster_template(template.id).docker_volume_size == 7

@@ -61,11 +61,8 @@ func walkthrough(t *testing.T) []step {
 	t.Helper()
 	file := filepath.Join("..", "..", "README.md")
 	b, err := os.ReadFile(file)
-	if err != nil || !strings.Contains(string(b), "## Walk-through") {
-		file = "walkthrough.md"
-		if b, err = os.ReadFile(file); err != nil {
-			t.Fatal(err)
-		}
+	if err != nil {
+		t.Fatal(err)
 	}
 	_, after, _ := strings.Cut(string(b), "## Walk-through")
 	_, block, ok := strings.Cut(after, "```console\n")
