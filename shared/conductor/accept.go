@@ -138,6 +138,7 @@ func (c *Conductor) record(ctx context.Context, tx *postgres.Store, caller ident
 // tellSuperseded gives an operation that a later wish replaced its one final
 // notification.
 func (c *Conductor) tellSuperseded(ctx context.Context, tx *postgres.Store, s *Subject, o magnum.Operation) error {
+	c.count(ctx, o, magnum.Superseded, c.Now())
 	if notificationType(o.Kind) == "" {
 		return nil
 	}

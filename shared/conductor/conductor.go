@@ -13,6 +13,7 @@ import (
 	"carafe/shared/events"
 	"carafe/shared/magnum"
 	"carafe/shared/postgres"
+	"carafe/shared/telemetry"
 )
 
 // Settings are the conductor's part of the environment.
@@ -51,6 +52,8 @@ type Conductor struct {
 	Now        func() time.Time
 	NewID      func() string // a UUID v7
 	Owner      string        // names this process in leases
+	// Telemetry counts what ends, is tried again or is lost; nil: nothing is counted.
+	Telemetry *telemetry.Telemetry
 }
 
 // Source is the source attribute of this installation's events.

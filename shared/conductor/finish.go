@@ -139,6 +139,7 @@ func (c *Conductor) end(ctx context.Context, tx *postgres.Store, s *Subject, end
 			return errLeaseLost
 		}
 		s.End(e)
+		c.count(ctx, e.Operation, move.To, now)
 	}
 	failure := s.Aggregate(endings, ticks[s.Cluster.UUID].Failure)
 	if err := c.store(ctx, tx, before, s, now); err != nil {
@@ -239,7 +240,16 @@ func (r *Run) Finish(ctx context.Context, last func(tx *postgres.Store) error) e
 		return tx.Events.Add(ctx, r.notification(s, r.Operation, magnum.OutcomeSuccess, "", "", now))
 	})
 	r.finished = err == nil
+	if err == nil {
+		r.count(ctx, r.Operation, magnum.Succeeded, now)
+	}
 	return err
+}
+
+// count tells telemetry of an ending. Within a transaction it may come to nothing and
+// is counted again with the next attempt: rare enough for a metric.
+func (c *Conductor) count(ctx context.Context, o magnum.Operation, end magnum.OperationState, now time.Time) {
+	c.Telemetry.Operation(ctx, string(o.Kind), string(end), now.Sub(o.CreatedAt))
 }
 
 // overdue is the fault of an operation past its deadline.

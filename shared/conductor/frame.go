@@ -324,6 +324,7 @@ func (r *Run) settle(ctx context.Context, err error) error {
 // giveUp ends a run that has lost its operation. If a later wish took its place
 // while it ran, the operation is ended here; else its new holder goes on.
 func (r *Run) giveUp(ctx context.Context) error {
+	r.Telemetry.LeaseLost(ctx, string(r.Operation.Kind))
 	slog.WarnContext(ctx, "operation left to another", "operation", r.Operation.ID, "kind", r.Operation.Kind, "cluster", r.Operation.ClusterID)
 	return r.DB.InTx(ctx, func(tx *postgres.Store) error {
 		o, held, err := tx.Operations.Hold(ctx, r.Operation)
@@ -359,6 +360,7 @@ func (r *Run) overtaken(ctx context.Context, tx *postgres.Store, o magnum.Operat
 func (r *Run) retry(ctx context.Context, cause error) error {
 	now := r.Now()
 	due := now.Add(backoff(r.Operation.Attempt))
+	r.Telemetry.Retry(ctx, string(r.Operation.Kind), string(fault.ReasonOf(cause)))
 	slog.WarnContext(ctx, "operation will be tried again", "operation", r.Operation.ID, "kind", r.Operation.Kind,
 		"cluster", r.Operation.ClusterID, "attempt", r.Operation.Attempt, "due", due, "err", cause)
 	return r.DB.InTx(ctx, func(tx *postgres.Store) error {

@@ -58,7 +58,7 @@ type APIConfig struct {
 
 // NewPlatform makes what all functions of a process share. It opens nothing
 // that must be closed: what it is given belongs to the caller.
-func NewPlatform(ctx context.Context, env *Env, db *postgres.DB, publisher events.Publisher, owner string, _ *telemetry.Telemetry) (*Platform, error) {
+func NewPlatform(ctx context.Context, env *Env, db *postgres.DB, publisher events.Publisher, owner string, t *telemetry.Telemetry) (*Platform, error) {
 	var s Settings
 	if err := ReadConfig(&s); err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func NewPlatform(ctx context.Context, env *Env, db *postgres.DB, publisher event
 		return nil, err
 	}
 	p.Conductor = &conductor.Conductor{DB: db, Drivers: p.Drivers, Secrets: p.Secrets, Delegation: delegation,
-		Publisher: publisher, Settings: s.Conductor, Now: p.Now, NewID: newID, Owner: owner}
+		Publisher: publisher, Settings: s.Conductor, Now: p.Now, NewID: newID, Owner: owner, Telemetry: t}
 	return p, nil
 }
 
