@@ -104,6 +104,7 @@ func lowest(s *Snapshot) string {
 	if s.ControlPlane == nil {
 		return ""
 	}
+	//lint:ignore SA1019 before Cluster API 1.14 there are no versions
 	v := s.ControlPlane.Status.Version
 	for _, x := range s.ControlPlane.Status.Versions {
 		if v == "" || compareVersions(x.Version, v) < 0 {
