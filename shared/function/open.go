@@ -3,6 +3,7 @@ package function
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/google/uuid"
@@ -71,7 +72,7 @@ func NewPlatform(ctx context.Context, env *Env, db *postgres.DB, publisher event
 	if p.Options, err = openstack.NewOptions(s.Options); err != nil {
 		return nil, err
 	}
-	delegation, vault, err := p.authenticate(env, s)
+	delegation, vault, err := p.authenticate(env, s, t)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +93,7 @@ func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
 // authenticate sets up who the callers are and which cloud is theirs: Keystone's,
 // or, without one, whoever says so and a cloud that has everything one can name.
-func (p *Platform) authenticate(env *Env, s Settings) (conductor.Delegation, certstore.Vault, error) {
+func (p *Platform) authenticate(env *Env, s Settings, t *telemetry.Telemetry) (conductor.Delegation, certstore.Vault, error) {
 	p.API = api.Config{PublicRoutes: s.API.PublicRoutes, WWWAuthenticate: s.API.WWWAuthenticate, ProxyHeaders: s.API.ProxyHeaders,
 		CORS: api.CORS{AllowedOrigins: s.API.AllowedOrigins}, MaxLimit: s.API.MaxLimit, Now: p.Now,
 		IsAdmin: func(_ context.Context, c identity.Caller) bool { return p.Policy.IsAdmin(c) }}
@@ -104,6 +105,7 @@ func (p *Platform) authenticate(env *Env, s Settings) (conductor.Delegation, cer
 	if err != nil {
 		return nil, nil, err
 	}
+	k.Wrap(func(next http.RoundTripper) http.RoundTripper { return t.Transport("openstack", next) })
 	if p.API.WWWAuthenticate == "" {
 		p.API.WWWAuthenticate = k.PublicURL()
 	}

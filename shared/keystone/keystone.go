@@ -171,6 +171,12 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
+// Wrap puts something around every call to OpenStack, such as what measures it.
+// It belongs before the first call.
+func (c *Client) Wrap(around func(http.RoundTripper) http.RoundTripper) {
+	c.provider.HTTPClient.Transport = around(c.provider.HTTPClient.Transport)
+}
+
 // PublicURL is Keystone's address for users: what a 401 names.
 func (c *Client) PublicURL() string { return c.cfg.PublicURL }
 
