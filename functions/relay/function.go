@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -24,7 +25,8 @@ func Function() function.Function {
 }
 
 func build(_ context.Context, p *function.Platform) (http.Handler, error) {
-	h := &handler{conductor: p.Conductor, db: p.DB, secrets: p.Secrets, owner: p.Owner, now: p.Now}
+	h := &handler{conductor: p.Conductor, db: p.DB, secrets: p.Secrets, now: p.Now}
+	h.host, _, _ = strings.Cut(p.Owner, "/") // of the process only its host
 	return events.Handler(h.tick, events.Tick), nil
 }
 
@@ -32,15 +34,15 @@ type handler struct {
 	conductor *conductor.Conductor
 	db        *postgres.DB
 	secrets   *certstore.Store
-	owner     string
+	host      string
 	now       func() time.Time
 }
 
 const (
 	// sweepBatch bounds the retired epochs that one tick deletes.
 	sweepBatch = 50
-	// forgottenAfter is when /v1/mservices no longer lists a process that is gone.
-	forgottenAfter = 24 * time.Hour
+	// forgottenAfter is when /v1/mservices no longer lists a host that is gone.
+	forgottenAfter = time.Hour
 )
 
 // tick does all its parts, whatever becomes of one of them.
@@ -48,7 +50,7 @@ func (h *handler) tick(ctx context.Context, _ event.Event) error {
 	_, reposted := h.conductor.Repost(ctx)
 	_, expired := h.conductor.Expire(ctx)
 	_, swept := h.secrets.Sweep(ctx, sweepBatch)
-	seen := h.db.Functions.Seen(ctx, h.owner, "magnum-conductor", h.now())
+	seen := h.db.Functions.Seen(ctx, h.host, "magnum-conductor", h.now())
 	forgotten := h.db.Functions.Forget(ctx, h.now().Add(-forgottenAfter))
 	old := h.conductor.Forget(ctx)
 	h.conductor.Published(ctx)
