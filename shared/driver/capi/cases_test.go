@@ -120,7 +120,7 @@ const goldenUUID = "6b7f5c2e-8f0e-4a57-9a59-0c9d6c1f2a3b"
 func smallest() Input {
 	return Input{
 		Dialect: V1Beta2,
-		Config:  Config{NamespacePrefix: "magnum", ManagementCIDRs: []string{"10.255.0.0/24"}, FaultAfter: 2 * time.Minute, StuckAfter: 10 * time.Minute, DeleteVolumes: "never"},
+		Config:  Config{NamespacePrefix: "magnum", ManagementCIDRs: []string{"10.255.0.0/24"}, FaultAfter: 2 * time.Minute, StuckAfter: 10 * time.Minute, DeleteVolumes: "never", CallTimeout: 15 * time.Second},
 		Cluster: driver.Cluster{
 			Cluster: magnum.Cluster{
 				UUID: goldenUUID, ProjectID: "9f2c0e6d3b1a4c5d8e7f6a5b4c3d2e1f", Name: "prod", ClusterTemplateID: "0e6f4ac4-5c52-4a6f-8f6a-3f1f0b7b6a11",

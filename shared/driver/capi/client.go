@@ -61,6 +61,7 @@ func (c *client) connect() (rest.Interface, error) {
 		}
 	}
 	config = rest.CopyConfig(config)
+	// The time-out is a call's, not the wait's for its turn among QPS others.
 	config.QPS, config.Burst, config.Timeout = c.config.QPS, c.config.Burst, c.config.CallTimeout
 	config.UserAgent = "carafe"
 	scheme := runtime.NewScheme()
@@ -100,8 +101,6 @@ func (c *client) do(ctx context.Context, what string, build func(rest.Interface)
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(ctx, c.config.CallTimeout)
-		defer cancel()
 		result := build(r).Do(ctx)
 		// Error, not Raw's: it reads what the server says of a refusal.
 		if err = result.Error(); err == nil {

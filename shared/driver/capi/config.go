@@ -74,6 +74,9 @@ func (c Config) Validate() error {
 	if c.CreateParallel < 1 {
 		errs = append(errs, fmt.Errorf("CARAFE_CAPI_CREATE_PARALLEL %d: at least 1", c.CreateParallel))
 	}
+	if c.CallTimeout <= 0 {
+		errs = append(errs, fmt.Errorf("CARAFE_CAPI_CALL_TIMEOUT %s: more than 0", c.CallTimeout))
+	}
 	if c.PageSize < 1 {
 		errs = append(errs, fmt.Errorf("CARAFE_CAPI_PAGE_SIZE %d: at least 1", c.PageSize))
 	}
