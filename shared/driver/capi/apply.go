@@ -268,6 +268,13 @@ func (d *Driver) cleanUp(ctx context.Context, p Plan, s *Snapshot, dialect Diale
 		return nil
 	}
 	used := map[string]bool{}
+	if s.ControlPlane != nil {
+		used[s.ControlPlane.Spec.MachineTemplate.Spec.InfrastructureRef.Name] = true
+	}
+	for _, live := range s.Deployments {
+		used[live.Spec.Template.Spec.InfrastructureRef.Name] = true
+		used[live.Spec.Template.Spec.Bootstrap.ConfigRef.Name] = true
+	}
 	for _, wave := range p.Waves {
 		for _, o := range wave {
 			used[o.GetName()] = true

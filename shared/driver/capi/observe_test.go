@@ -9,24 +9,37 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"carafe/shared/driver"
+	"carafe/shared/magnum"
 )
 
 // management serves the LISTs of a management cluster, in pages.
 type management struct {
 	lists map[string][]any // by the last part of the path
 	calls atomic.Int64
+
+	mu      sync.Mutex
+	deleted []string
 }
 
 func (m *management) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	m.calls.Add(1)
 	w.Header().Set("Content-Type", "application/json")
+	if q.Method == http.MethodDelete {
+		m.mu.Lock()
+		m.deleted = append(m.deleted, q.URL.Path[strings.LastIndex(q.URL.Path, "/")+1:])
+		m.mu.Unlock()
+		_, _ = w.Write([]byte("{}"))
+		return
+	}
 	if strings.HasSuffix(q.URL.Path, "/"+infrastructureGroup) {
 		_ = json.NewEncoder(w).Encode(metav1.APIGroup{Versions: []metav1.GroupVersionForDiscovery{{Version: "v1beta2"}}})
 		return
@@ -143,5 +156,51 @@ func TestOneThatCannotBeReadSparesTheOthers(t *testing.T) {
 		if (r.Err != nil) != (i == 2) {
 			t.Errorf("%d: %v", i, r.Err)
 		}
+	}
+}
+
+// Only a template that nobody refers to goes, and only when it is old: not the
+// control plane's, though an operation on one group does not mention it.
+func TestOldTemplatesGo(t *testing.T) {
+	m := &management{lists: map[string][]any{}}
+	server := httptest.NewServer(m)
+	defer server.Close()
+	c := smallest().Config
+	c.CreateParallel, c.QPS, c.Burst, c.PageSize = 10, 1000, 1000, 500
+	d, err := NewFor(t.Context(), c, &rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.now = func() time.Time { return testTime }
+	in := groupInput(t)
+	first, err := Render(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := func(name string, age time.Duration) metav1.PartialObjectMetadata {
+		return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(testTime.Add(-age))}}
+	}
+	for _, o := range first.Waves[waveTemplates] {
+		if strings.HasSuffix(o.GetKind(), "Template") {
+			kind := strings.ToLower(o.GetKind()) + "s"
+			m.lists[kind] = append(m.lists[kind], template(o.GetName(), 48*time.Hour))
+		}
+	}
+	m.lists["openstackmachinetemplates"] = append(m.lists["openstackmachinetemplates"], template("old", 2*time.Hour), template("young", time.Minute))
+	m.lists["kubeadmconfigtemplates"] = append(m.lists["kubeadmconfigtemplates"], template("old-config", 2*time.Hour))
+
+	s := live(t, first)
+	in.Observed = s
+	in.Cluster.Operation = magnum.Operation{Seq: 8, Kind: magnum.ClusterResize, NodeGroupID: &in.Cluster.NodeGroups[2].UUID}
+	plan, err := Render(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.cleanUp(t.Context(), plan, s, V1Beta2); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(m.deleted)
+	if want := []string{"old", "old-config"}; !slices.Equal(m.deleted, want) {
+		t.Errorf("deleted %v, want %v", m.deleted, want)
 	}
 }
