@@ -110,7 +110,7 @@ func mastersOf(groups []magnum.NodeGroup) int {
 
 // checkBounds refuses a size that the autoscaler would undo.
 func (d *Driver) checkBounds(w *wish, desired driver.Cluster) error {
-	if desired.Operation.Kind != magnum.ClusterResize {
+	if kind := desired.Operation.Kind; kind != magnum.ClusterResize && kind != magnum.ClusterUpdate {
 		return nil
 	}
 	for _, g := range w.workers {

@@ -230,11 +230,11 @@ func (r *render) replicas(g *group, live *clusterv1.MachineDeployment) *int32 {
 func (r *render) scale(g *group, live *clusterv1.MachineDeployment) {
 	op := r.desired().Operation
 	switch op.Kind {
-	case magnum.ClusterCreate, magnum.NodeGroupCreate, magnum.ClusterResize:
+	case magnum.ClusterCreate, magnum.NodeGroupCreate, magnum.ClusterResize, magnum.ClusterUpdate:
 	default:
 		return
 	}
-	if op.NodeGroupID != nil && *op.NodeGroupID != g.UUID || op.NodeGroupID == nil && op.Kind == magnum.ClusterResize && !g.IsDefault {
+	if !r.concerns(g) {
 		return
 	}
 	if live != nil && live.Annotations[annotationScaled] == strconv.FormatInt(op.Seq, 10) {
