@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"slices"
@@ -91,30 +92,49 @@ func path(kind schema.GroupVersionKind, namespace, name string) []string {
 	return p
 }
 
-// do sends one request and gives its body, up to five times while the server
-// is busy or away.
+// do sends one request and gives its body.
 func (c *client) do(ctx context.Context, what string, build func(rest.Interface) *rest.Request) ([]byte, error) {
 	var data []byte
+	err := c.patiently(ctx, what, func(ctx context.Context, r rest.Interface) error {
+		result := build(r).Do(ctx)
+		// Error, not Raw's: it reads what the server says of a refusal.
+		err := result.Error()
+		if err == nil {
+			data, err = result.Raw()
+		}
+		return err
+	})
+	return data, err
+}
+
+// open sends one request and gives its body to read and close.
+func (c *client) open(ctx context.Context, what string, build func(rest.Interface) *rest.Request) (io.ReadCloser, error) {
+	var body io.ReadCloser
+	err := c.patiently(ctx, what, func(ctx context.Context, r rest.Interface) error {
+		var err error
+		body, err = build(r).Stream(ctx)
+		return err
+	})
+	return body, err
+}
+
+// patiently tries a call up to five times while the server is busy or away.
+func (c *client) patiently(ctx context.Context, what string, call func(context.Context, rest.Interface) error) error {
 	backoff := retry.WithMaxRetries(4, retry.WithJitterPercent(20, retry.NewExponential(200*time.Millisecond)))
 	err := retry.Do(ctx, backoff, func(ctx context.Context) error {
 		r, err := c.connect()
 		if err != nil {
 			return err
 		}
-		result := build(r).Do(ctx)
-		// Error, not Raw's: it reads what the server says of a refusal.
-		if err = result.Error(); err == nil {
-			data, err = result.Raw()
-		}
-		if busy(err) {
+		if err = call(ctx, r); busy(err) {
 			return retry.RetryableError(err)
 		}
 		return err
 	})
 	if err != nil {
-		return nil, &callError{what: what, err: err}
+		return &callError{what: what, err: err}
 	}
-	return data, nil
+	return nil
 }
 
 // busy reports whether the same request can succeed a little later.
@@ -189,12 +209,13 @@ func (c *client) get(ctx context.Context, kind schema.GroupVersionKind, namespac
 	return true, nil
 }
 
-// each reads all objects of a kind, in pages, and gives each to f. cached
-// takes them from the server's watch cache, which may lag a moment.
+// each reads all objects of a kind, in pages, and gives each to f as it comes:
+// no page is held in memory. cached takes them from the server's watch cache,
+// which may lag a moment.
 func each[T any](ctx context.Context, c *client, kind schema.GroupVersionKind, namespace, selector string, cached bool, f func(*T)) error {
 	next := ""
 	for {
-		data, err := c.do(ctx, "list "+kind.Kind+"s", func(r rest.Interface) *rest.Request {
+		body, err := c.open(ctx, "list "+kind.Kind+"s", func(r rest.Interface) *rest.Request {
 			q := r.Get().AbsPath(path(kind, namespace, "")...).Param("limit", fmt.Sprint(c.config.PageSize))
 			if selector != "" {
 				q.Param("labelSelector", selector)
@@ -210,17 +231,63 @@ func each[T any](ctx context.Context, c *client, kind schema.GroupVersionKind, n
 		if err != nil {
 			return err
 		}
-		var page list[T]
-		if err := json.Unmarshal(data, &page); err != nil {
-			return fmt.Errorf("list %ss: %w", kind.Kind, err)
+		next, err = decodeList(body, f)
+		_ = body.Close() // it has been read
+		if err != nil {
+			return &callError{what: "list " + kind.Kind + "s", err: err}
 		}
-		for i := range page.Items {
-			f(&page.Items[i])
-		}
-		if next = page.Continue; next == "" {
+		if next == "" {
 			return nil
 		}
 	}
+}
+
+// decodeList gives each item of a LIST's answer to f, and where the next page
+// begins.
+func decodeList[T any](body io.Reader, f func(*T)) (next string, err error) {
+	d := json.NewDecoder(body)
+	if _, err := d.Token(); err != nil { // {
+		return "", err
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return "", err
+		}
+		switch key {
+		case "items":
+			begin, err := d.Token() // [, or null
+			if err != nil {
+				return "", err
+			}
+			if begin == nil {
+				continue
+			}
+			for d.More() {
+				item := new(T)
+				if err := d.Decode(item); err != nil {
+					return "", err
+				}
+				f(item)
+			}
+			if _, err := d.Token(); err != nil { // ]
+				return "", err
+			}
+		case "metadata":
+			var m metav1.ListMeta
+			if err := d.Decode(&m); err != nil {
+				return "", err
+			}
+			next = m.Continue
+		default:
+			var rest json.RawMessage
+			if err := d.Decode(&rest); err != nil {
+				return "", err
+			}
+		}
+	}
+	_, err = d.Token() // }
+	return next, err
 }
 
 // apply writes what we own of an object, by server-side apply, and gives the

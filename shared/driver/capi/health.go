@@ -33,13 +33,13 @@ func (d *Driver) HealthAll(ctx context.Context, refs []driver.Ref) ([]driver.Hea
 	if err != nil {
 		return nil, classify(err)
 	}
-	all, err := d.client.snapshots(ctx, dialect)
+	all, err := d.client.snapshots(ctx, dialect, refs)
 	if err != nil {
 		return nil, classify(err)
 	}
 	out := make([]driver.Health, len(refs))
 	for i, ref := range refs {
-		s := all[place{namespaceName(d.config.NamespacePrefix, ref.ProjectID), ClusterName(ref.Cluster)}]
+		s := all[placeOf(d.config, ref)]
 		out[i] = health(ref, s, d.config, d.now())
 	}
 	return out, nil

@@ -6,11 +6,15 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"carafe/shared/driver"
 )
 
 // snapshot reads one cluster, past the server's cache.
@@ -63,16 +67,27 @@ func getInto[T any](ctx context.Context, c *client, kind schema.GroupVersionKind
 
 type place struct{ namespace, name string }
 
-// snapshots reads all of the driver's clusters: eight LISTs, however many
-// there are, of which only what a status is made from is kept.
-func (c *client) snapshots(ctx context.Context, dialect Dialect) (map[place]*Snapshot, error) {
+func placeOf(config Config, ref driver.Ref) place {
+	return place{namespaceName(config.NamespacePrefix, ref.ProjectID), ClusterName(ref.Cluster)}
+}
+
+// snapshots reads the clusters of refs: eight LISTs, however many there are,
+// of which only what a status is made from is kept.
+func (c *client) snapshots(ctx context.Context, dialect Dialect, refs []driver.Ref) (map[place]*Snapshot, error) {
+	wanted := make(map[place]bool, len(refs)) // whether an operation runs
+	for _, ref := range refs {
+		wanted[placeOf(c.config, ref)] = ref.Operation != nil
+	}
 	var mu sync.Mutex
 	all := map[place]*Snapshot{}
 	in := func(m *metav1.ObjectMeta, add func(*Snapshot)) {
+		p := place{m.Namespace, m.Labels[clusterv1.ClusterNameLabel]}
+		if _, ok := wanted[p]; !ok {
+			return
+		}
 		m.ManagedFields = nil
 		mu.Lock()
 		defer mu.Unlock()
-		p := place{m.Namespace, m.Labels[clusterv1.ClusterNameLabel]}
 		s := all[p]
 		if s == nil {
 			s = newSnapshot()
@@ -88,6 +103,11 @@ func (c *client) snapshots(ctx context.Context, dialect Dialect) (map[place]*Sna
 	})
 	g.Go(func() error {
 		return each(ctx, c, controlPlaneKind, "", ours, true, func(o *controlplanev1.KubeadmControlPlane) {
+			if !wanted[place{o.Namespace, o.Labels[clusterv1.ClusterNameLabel]}] {
+				// The largest part, which only an operation compares.
+				o.Spec.KubeadmConfigSpec = bootstrapv1.KubeadmConfigSpec{}
+			}
+			o.Status.Deprecated = nil
 			in(&o.ObjectMeta, func(s *Snapshot) { s.ControlPlane = o })
 		})
 	})
@@ -103,6 +123,10 @@ func (c *client) snapshots(ctx context.Context, dialect Dialect) (map[place]*Sna
 	})
 	g.Go(func() error {
 		return each(ctx, c, machineKind, "", ours, true, func(o *clusterv1.Machine) {
+			o.Status.Deprecated = nil
+			if info := o.Status.NodeInfo; info != nil {
+				o.Status.NodeInfo = &corev1.NodeSystemInfo{ContainerRuntimeVersion: info.ContainerRuntimeVersion}
+			}
 			in(&o.ObjectMeta, func(s *Snapshot) { s.Machines = append(s.Machines, o) })
 		})
 	})
@@ -127,6 +151,9 @@ func (c *client) snapshots(ctx context.Context, dialect Dialect) (map[place]*Sna
 	bindings := map[place]*addonsv1.ClusterResourceSetBinding{}
 	g.Go(func() error {
 		return each(ctx, c, bindingKind, "", "", true, func(o *addonsv1.ClusterResourceSetBinding) {
+			if _, ok := wanted[place{o.Namespace, o.Name}]; !ok {
+				return
+			}
 			o.ManagedFields = nil
 			bindings[place{o.Namespace, o.Name}] = o
 		})

@@ -45,11 +45,6 @@ type infrastructureStatus struct {
 	InstanceState string             `json:"instanceState"`
 }
 
-type list[T any] struct {
-	metav1.ListMeta `json:"metadata"`
-	Items           []T `json:"items"`
-}
-
 // condition is a condition if it speaks of the object as it is now: an older
 // one says nothing (spec/capi-driver.md §9.1, rule zero).
 func condition(conditions []metav1.Condition, generation int64, name string) *metav1.Condition {

@@ -52,7 +52,7 @@ func (d *Driver) ObserveAll(ctx context.Context, refs []driver.Ref) []driver.Res
 	if err != nil {
 		return fail(err)
 	}
-	all, err := d.client.snapshots(ctx, dialect)
+	all, err := d.client.snapshots(ctx, dialect, refs)
 	if err != nil {
 		return fail(err)
 	}
@@ -60,7 +60,7 @@ func (d *Driver) ObserveAll(ctx context.Context, refs []driver.Ref) []driver.Res
 	g.SetLimit(observeParallel)
 	for i, ref := range refs {
 		g.Go(func() error {
-			p := place{namespaceName(d.config.NamespacePrefix, ref.ProjectID), ClusterName(ref.Cluster)}
+			p := placeOf(d.config, ref)
 			s := all[p]
 			if s == nil {
 				s = newSnapshot()
