@@ -24,6 +24,10 @@ type Config struct {
 	// OwnHiddenTemplates lets a project make clusters from its own hidden
 	// templates; without it, hiding retires a template, as with Magnum (B26).
 	OwnHiddenTemplates bool `envconfig:"CARAFE_OWN_HIDDEN_TEMPLATES"`
+	// Stacks shows stack_id in every version where the function stacks answers for
+	// Heat: magnum-auto-healer asks for the latest version, which calls it
+	// cluster_id, and then looks for the stack that stack_id names.
+	Stacks bool `envconfig:"CARAFE_STACKS" default:"false"`
 }
 
 // Function is what carafe hosts.

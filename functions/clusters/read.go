@@ -92,5 +92,9 @@ func (s *server) show(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	api.SetETag(w, c.Version)
-	return api.WriteJSON(w, http.StatusOK, fullOf(r.Context(), &c))
+	f := fullOf(r.Context(), &c)
+	if s.config.Stacks {
+		f.StackID = &c.StackID
+	}
+	return api.WriteJSON(w, http.StatusOK, f)
 }

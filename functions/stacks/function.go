@@ -9,6 +9,9 @@
 //	openstack service create --name heat orchestration
 //	openstack endpoint create heat public 'https://CARAFE/orchestration/v1/%(project_id)s'
 //
+// With it, a cluster shows its stack_id in every version of the API: the healer
+// asks for the latest one, where Magnum calls it cluster_id only.
+//
 // What a client finds is three levels of stacks, as Magnum's Heat driver makes
 // them: the cluster's (its stack_id, which its default node groups share) or a
 // node group's (the group's stack_id); below it, under the resource kube_minions
