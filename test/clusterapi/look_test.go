@@ -90,12 +90,12 @@ const (
 	addonsGroup         = "addons.cluster.x-k8s.io"
 )
 
-// everything are the kinds that a cluster leaves traces in.
+// everything are the kinds that a cluster leaves traces in; what memstack keeps
+// behind them is its own affair.
 var everything = []struct{ group, kind string }{
 	{coreGroup, "clusters"}, {coreGroup, "machinedeployments"}, {coreGroup, "machinesets"}, {coreGroup, "machines"}, {coreGroup, "machinehealthchecks"},
 	{controlPlaneGroup, "kubeadmcontrolplanes"}, {bootstrapGroup, "kubeadmconfigtemplates"}, {bootstrapGroup, "kubeadmconfigs"},
 	{infrastructureGroup, "openstackclusters"}, {infrastructureGroup, "openstackmachines"}, {infrastructureGroup, "openstackmachinetemplates"},
-	{infrastructureGroup, "devclusters"}, {infrastructureGroup, "devmachines"},
 	{addonsGroup, "clusterresourcesets"}, {"", "secrets"},
 }
 
@@ -117,7 +117,7 @@ func (s *subject) generations() map[string]int64 {
 	s.t.Helper()
 	out := map[string]int64{}
 	for name, o := range s.objects() {
-		if o.Labels["app.kubernetes.io/managed-by"] == "magnum" && !strings.HasPrefix(name, "machine") && !strings.HasPrefix(name, "openstackmachines/") && !strings.HasPrefix(name, "dev") {
+		if o.Labels["app.kubernetes.io/managed-by"] == "magnum" && !strings.HasPrefix(name, "machine") && !strings.HasPrefix(name, "openstackmachines/") {
 			out[name] = o.Generation
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -94,6 +95,9 @@ func (d *Driver) release(ctx context.Context, o *infrastructureCluster, dialect 
 	_, err := d.client.merge(ctx, dialect.kind("OpenStackCluster"), o.Namespace, o.Name, manager, map[string]any{
 		"metadata": map[string]any{"finalizers": rest, "resourceVersion": o.ResourceVersion},
 	})
+	if apierrors.IsConflict(err) {
+		return nil // it has just been written to: at the next look
+	}
 	return err
 }
 
