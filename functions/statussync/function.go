@@ -80,12 +80,14 @@ const margin = 5 * time.Second
 // or its time is over; the next tick takes the rest.
 func (h *handler) tick(ctx context.Context) error {
 	now := h.now()
+	// A tick that comes a moment early must not leave everything to the next one.
+	due := now.Add(h.conductor.Settings.SyncInterval / 2)
 	done := 0
 	for {
 		if d, ok := ctx.Deadline(); ok && time.Until(d) < margin {
 			return nil
 		}
-		ids, err := h.db.Ticks.ClaimSync(ctx, now, now.Add(h.conductor.Settings.SyncInterval), h.config.Batch)
+		ids, err := h.db.Ticks.ClaimSync(ctx, due, now.Add(h.conductor.Settings.SyncInterval), h.config.Batch)
 		if err != nil || len(ids) == 0 {
 			return err
 		}
