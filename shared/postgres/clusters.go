@@ -23,7 +23,7 @@ type ClusterRow struct {
 	magnum.Cluster
 	NodeCount   int // desired, over all groups that are not masters
 	MasterCount int
-	// The rest is there in full rows only.
+	// The rest is there in full rows only, as are most fields of Cluster.
 	NodeAddresses   []string
 	MasterAddresses []string
 	TemplateLabels  map[string]string
@@ -61,34 +61,23 @@ const clusterDetails = `,
 		WHERE n.cluster_id = t.uuid AND n.status LIKE '%\_FAILED')`
 
 func clusterFields(c *magnum.Cluster) []any {
-	return []any{&c.Seq, &c.UUID, &c.Version, &c.ProjectID, &c.UserID, &c.Name, &c.ClusterTemplateID, &c.Keypair,
-		&c.DockerVolumeSize, &c.Labels, &c.MasterFlavorID, &c.FlavorID, &c.StackID, &c.APIAddress, (*string)(&c.Status),
-		&c.StatusReason, (*nullableText)(&c.HealthStatus), &c.HealthStatusReason, &c.CreateTimeout, &c.DiscoveryURL, &c.COEVersion,
-		&c.ContainerVersion, &c.FixedNetwork, &c.FixedSubnet, &c.FloatingIPEnabled, &c.MasterLBEnabled, &c.Driver,
-		&c.CreatedAt, &c.UpdatedAt}
+	return []any{&c.Seq, uuidText{&c.UUID}, &c.Version, &c.ProjectID, &c.UserID, &c.Name, uuidText{&c.ClusterTemplateID}, nullText{&c.Keypair},
+		nullInt{&c.DockerVolumeSize}, textMap{&c.Labels}, nullText{&c.MasterFlavorID}, nullText{&c.FlavorID}, nullText{&c.StackID},
+		nullText{&c.APIAddress}, (*string)(&c.Status), nullText{&c.StatusReason}, emptyText{(*string)(&c.HealthStatus)},
+		textMap{&c.HealthStatusReason}, nullInt{&c.CreateTimeout}, nullText{&c.DiscoveryURL}, nullText{&c.COEVersion},
+		nullText{&c.ContainerVersion}, nullText{&c.FixedNetwork}, nullText{&c.FixedSubnet}, &c.FloatingIPEnabled, &c.MasterLBEnabled, &c.Driver,
+		&c.CreatedAt, nullTime{&c.UpdatedAt}}
 }
 
-// nullableText reads a null as the empty string.
-type nullableText string
-
-// Scan implements sql.Scanner.
-func (t *nullableText) Scan(src any) error {
-	switch v := src.(type) {
-	case nil:
-		*t = ""
-	case string:
-		*t = nullableText(v)
-	case []byte:
-		*t = nullableText(v)
-	default:
-		return fmt.Errorf("cannot read %T as text", src)
-	}
-	return nil
-}
+// shortColumns are those that a list shows.
+const shortColumns = `t.uuid, t.name, t.cluster_template_id, t.keypair, t.docker_volume_size, t.labels, t.master_flavor_id,
+	t.flavor_id, t.create_timeout, t.stack_id, t.status, t.health_status`
 
 func scanShort(row pgx.CollectableRow) (ClusterRow, error) {
 	var c ClusterRow
-	err := row.Scan(append(clusterFields(&c.Cluster), &c.NodeCount, &c.MasterCount)...)
+	err := row.Scan(uuidText{&c.UUID}, &c.Name, uuidText{&c.ClusterTemplateID}, nullText{&c.Keypair}, nullInt{&c.DockerVolumeSize},
+		textMap{&c.Labels}, nullText{&c.MasterFlavorID}, nullText{&c.FlavorID}, nullInt{&c.CreateTimeout}, nullText{&c.StackID},
+		(*string)(&c.Status), emptyText{(*string)(&c.HealthStatus)}, &c.NodeCount, &c.MasterCount)
 	return c, err
 }
 
@@ -96,7 +85,7 @@ func scanFull(row pgx.CollectableRow) (ClusterRow, error) {
 	var c ClusterRow
 	var faults map[string]*string
 	err := row.Scan(append(clusterFields(&c.Cluster), &c.NodeCount, &c.MasterCount,
-		&c.NodeAddresses, &c.MasterAddresses, &c.TemplateLabels, &faults)...)
+		&c.NodeAddresses, &c.MasterAddresses, textMap{&c.TemplateLabels}, &faults)...)
 	c.Faults = make(map[string]string, len(faults))
 	for name, reason := range faults {
 		if reason != nil {
@@ -143,8 +132,9 @@ type ClusterFilter struct {
 // ClusterSortKeys are what clusters can be sorted by, id apart.
 func ClusterSortKeys() []string { return clusterOrder.keys() }
 
-// List gives one page of the clusters that the scope sees, in one statement.
-// full adds addresses, template labels and faults. Fault NotFound: the marker.
+// List gives one page of the clusters that the scope sees, in one statement: what
+// a list shows, or with full all of them and their addresses, template labels and
+// faults. Fault NotFound: the marker.
 func (x Clusters) List(ctx context.Context, scope Scope, f ClusterFilter, p Page, full bool) ([]ClusterRow, error) {
 	cond, args := scope.where("t", 1)
 	conditions := []string{cond}
@@ -162,9 +152,9 @@ func (x Clusters) List(ctx context.Context, scope Scope, f ClusterFilter, p Page
 		args = append(args, *f.ChangedSince)
 		conditions = append(conditions, fmt.Sprintf("coalesce(t.updated_at, t.created_at) >= $%d", len(args)))
 	}
-	columns, scan := clusterColumns+clusterCounts, scanShort
+	columns, scan := shortColumns+clusterCounts, scanShort
 	if full {
-		columns, scan = columns+clusterDetails, scanFull
+		columns, scan = clusterColumns+clusterCounts+clusterDetails, scanFull
 	}
 	sql, args := clusterOrder.list("clusters", "uuid", columns, conditions, args, p)
 	rows, err := x.q.Query(ctx, sql, args...)

@@ -34,12 +34,13 @@ const templateColumns = `t.seq, t.uuid, t.version, t.project_id, t.user_id, t.na
 
 func scanTemplate(row pgx.CollectableRow) (magnum.ClusterTemplate, error) {
 	var t magnum.ClusterTemplate
-	err := row.Scan(&t.Seq, &t.UUID, &t.Version, &t.ProjectID, &t.UserID, &t.Name, &t.COE, &t.ImageID, &t.FlavorID,
-		&t.MasterFlavorID, &t.DNSNameserver, &t.KeypairID, &t.ExternalNetworkID, &t.FixedNetwork, &t.FixedSubnet,
-		&t.NetworkDriver, &t.APIServerPort, &t.DockerVolumeSize, &t.ClusterDistro, &t.HTTPProxy, &t.HTTPSProxy,
-		&t.NoProxy, &t.VolumeDriver, &t.RegistryEnabled, &t.Labels, &t.TLSDisabled, &t.Public, &t.ServerType,
-		&t.InsecureRegistry, &t.DockerStorageDriver, &t.MasterLBEnabled, &t.FloatingIPEnabled, &t.Hidden, &t.Tags,
-		&t.Driver, &t.CreatedAt, &t.UpdatedAt)
+	err := row.Scan(&t.Seq, uuidText{&t.UUID}, &t.Version, &t.ProjectID, &t.UserID, &t.Name, &t.COE, &t.ImageID, nullText{&t.FlavorID},
+		nullText{&t.MasterFlavorID}, nullText{&t.DNSNameserver}, nullText{&t.KeypairID}, nullText{&t.ExternalNetworkID},
+		nullText{&t.FixedNetwork}, nullText{&t.FixedSubnet}, nullText{&t.NetworkDriver}, nullInt{&t.APIServerPort},
+		nullInt{&t.DockerVolumeSize}, nullText{&t.ClusterDistro}, nullText{&t.HTTPProxy}, nullText{&t.HTTPSProxy},
+		nullText{&t.NoProxy}, nullText{&t.VolumeDriver}, &t.RegistryEnabled, textMap{&t.Labels}, &t.TLSDisabled, &t.Public,
+		&t.ServerType, nullText{&t.InsecureRegistry}, nullText{&t.DockerStorageDriver}, &t.MasterLBEnabled, &t.FloatingIPEnabled,
+		&t.Hidden, nullText{&t.Tags}, nullText{&t.Driver}, &t.CreatedAt, nullTime{&t.UpdatedAt})
 	return t, err
 }
 

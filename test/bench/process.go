@@ -23,7 +23,8 @@ type process struct {
 	// answered is the wall time from before the exec to the first answer, and
 	// answeredCPU what the process had used of a processor by then.
 	answered, answeredCPU time.Duration
-	ended                 chan error
+	ended                 chan struct{} // closed when it has, with err
+	err                   error
 	log                   *bytes.Buffer
 }
 
@@ -38,7 +39,7 @@ func (b *bench) start(database, path string, settings []string, functions ...str
 	if err != nil {
 		return nil, err
 	}
-	p := &process{address: address, ended: make(chan error, 1), log: new(bytes.Buffer)}
+	p := &process{address: address, ended: make(chan struct{}), log: new(bytes.Buffer)}
 	p.cmd = exec.Command(b.binary, append([]string{"serve"}, functions...)...)
 	p.cmd.Dir = dir
 	p.cmd.Env = append([]string{"CARAFE_DATABASE_URL=" + database, "CARAFE_LISTEN=" + address, "CARAFE_SEAL_KEYS=" + b.sealKeys,
@@ -52,7 +53,8 @@ func (b *bench) start(database, path string, settings []string, functions ...str
 		err := p.cmd.Start()
 		running <- err
 		if err == nil {
-			p.ended <- p.cmd.Wait()
+			p.err = p.cmd.Wait()
+			close(p.ended)
 		}
 	}()
 	if err := <-running; err != nil {
@@ -66,8 +68,8 @@ func (b *bench) start(database, path string, settings []string, functions ...str
 			return p, nil
 		}
 		select {
-		case err := <-p.ended:
-			return nil, fmt.Errorf("carafe ended: %w\n%s", err, p.log)
+		case <-p.ended:
+			return nil, fmt.Errorf("carafe ended: %w\n%s", p.err, p.log)
 		case <-time.After(200 * time.Microsecond):
 		}
 		if time.Since(began) > 60*time.Second {
@@ -76,13 +78,13 @@ func (b *bench) start(database, path string, settings []string, functions ...str
 	}
 }
 
-// stop ends the process in order.
+// stop ends the process in order. It may be called again.
 func (p *process) stop() error {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
-	case err := <-p.ended:
-		if err != nil {
-			return fmt.Errorf("carafe ended with %w\n%s", err, p.log)
+	case <-p.ended:
+		if p.err != nil {
+			return fmt.Errorf("carafe ended with %w\n%s", p.err, p.log)
 		}
 		return nil
 	case <-time.After(40 * time.Second):
