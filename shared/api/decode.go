@@ -214,10 +214,10 @@ func (f *Field) check(v any) (any, *fieldFault) {
 	case Bool:
 		return checkBool(v)
 	case Enum:
-		switch v.(type) {
+		switch s := v.(type) {
 		case string:
-			if slices.Contains(f.Enum, v.(string)) {
-				return v, nil
+			if slices.Contains(f.Enum, s) {
+				return s, nil
 			}
 		case []any, *object:
 			return nil, &fieldFault{value: v, message: "unhashable type: '" + pyType(v) + "'"}

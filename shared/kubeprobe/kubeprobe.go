@@ -21,6 +21,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"carafe/shared/fault"
 )
 
 // Settings are the probe's part of the environment.
@@ -110,7 +112,7 @@ func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse
 func (p *Prober) transport(t Target) (*http.Transport, error) {
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(t.CA) {
-		return nil, errors.New("The CA of the cluster is no certificate.") //nolint:staticcheck // a sentence for users
+		return nil, fault.New(fault.Invalid, "The CA of the cluster is no certificate.")
 	}
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,

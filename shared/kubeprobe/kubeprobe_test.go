@@ -162,7 +162,7 @@ func TestProbeOfAServerThatAnswers(t *testing.T) {
 			Result{Reached: true, Problem: "The API server answers HTTP 500: failed checks etcd, poststarthook/x."}},
 		{"Unauthorized", text(401, `{"kind":"Status","message":"Unauthorized"}`), Result{Problem: "The API server does not let us in (HTTP 401)."}},
 		{"Forbidden", text(403, ""), Result{Problem: "The API server does not let us in (HTTP 403)."}},
-		{"Redirect", http.RedirectHandler("https://elsewhere.example/", 302), Result{Reached: true, Problem: "The API server answers HTTP 302."}},
+		{"Redirect", http.RedirectHandler("https://elsewhere.example/", http.StatusFound), Result{Reached: true, Problem: "The API server answers HTTP 302."}},
 		{"NodesFail", nodesAnswer(500, `{"kind":"Status","message":"etcdserver: leader changed"}`),
 			Result{Reached: true, OK: true, Problem: "The nodes cannot be listed. The API server answers HTTP 500: etcdserver: leader changed"}},
 		{"Garbage", nodesAnswer(200, "<html>"), Result{Reached: true, OK: true, Problem: "The list of nodes cannot be read: it is no JSON list of nodes."}},

@@ -108,9 +108,7 @@ func (c caller) template(name, labels string) string {
 		"flavor_id": "m1.small", "master_flavor_id": "m1.small", "keypair_id": "key", "labels": `+labels+`}`).text("uuid")
 }
 
-// plain is a client that sends no version, latest one that asks for the newest.
-func plain(t testing.TB, url string) caller { return caller{t: t, url: url + "/v1"} }
-
+// latest is a client that asks for the newest version.
 func latest(t testing.TB, url string) caller {
 	return caller{t: t, url: url + "/v1", headers: map[string]string{"OpenStack-API-Version": "container-infra latest"}}
 }
