@@ -24,10 +24,7 @@ func (b *bench) connect(ctx context.Context) (stop func(), err error) {
 			return stop, err
 		}
 		b.server = s.URL()
-		stop = func() {
-			_ = s.Stop() // nothing of it is needed any more
-			_ = os.RemoveAll(s.Data)
-		}
+		stop = func() { _ = s.Stop() } // nothing of it is needed any more
 	}
 	if b.admin, err = pgx.Connect(ctx, b.server); err != nil {
 		return stop, err

@@ -25,12 +25,10 @@ import (
 
 // limit is what the machine can do at most, beside what Carafe does.
 type limit struct {
-	what           string
-	of             string // the work that it bounds, at limitClients clients
-	ours, theirs   float64
-	cpu            time.Duration // of one, in the process and in PostgreSQL
-	carafe         time.Duration
-	shareIsMeaning bool
+	what         string
+	of           string        // the work that it bounds, at limitClients clients
+	ours, theirs float64       // each second
+	carafe, cpu  time.Duration // of one, in the process and in PostgreSQL
 }
 
 // limitClients is how many clients limits are measured with.
@@ -38,12 +36,7 @@ const limitClients = 32
 
 // limits measures the machine: a bare HTTP server, the same rows through bare
 // pgx, and RSA.
-func (b *bench) limits(ctx context.Context, database string, _ *process) error {
-	db, err := postgres.OpenTraced(ctx, postgres.Config{URL: database}, nil)
-	if err != nil {
-		return err
-	}
-	db.Close()
+func (b *bench) limits(ctx context.Context, database string) error {
 	for _, q := range []struct {
 		of  string
 		ask func(*postgres.DB) error

@@ -96,6 +96,9 @@ func run(ctx context.Context, binary, out, what string) error {
 		return err
 	}
 	defer os.RemoveAll(b.dir)
+	if err := os.Chmod(b.dir, 0o755); err != nil { // PostgreSQL may have a user of its own
+		return err
+	}
 	stop, err := b.connect(ctx)
 	defer stop()
 	if err != nil {

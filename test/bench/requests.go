@@ -106,7 +106,7 @@ func (b *bench) requests(ctx context.Context) error {
 	now, peak := p.memory()
 	b.memory = append(b.memory, figure{"the whole under that load, at most", fmt.Sprintf("%.0f MiB", peak)},
 		figure{"the whole after it", fmt.Sprintf("%.0f MiB", now)})
-	if err := b.limits(ctx, address, p); err != nil {
+	if err := b.limits(ctx, address); err != nil {
 		return err
 	}
 	if err := p.stop(); err != nil {

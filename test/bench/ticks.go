@@ -26,12 +26,12 @@ func (b *bench) idle(ctx context.Context, database string) error {
 		return err
 	}
 	time.Sleep(3 * time.Second) // the start is over
-	ours, theirs := p.cpu(), b.postgresCPU()
+	ours, theirs := threadsCPU(p.cmd.Process.Pid), b.postgresCPU()
 	time.Sleep(b.watch)
 	share := func(d time.Duration) string {
 		return fmt.Sprintf("%.2f %% of a core", 100*d.Seconds()/b.watch.Seconds())
 	}
-	b.add(&b.standing, figure{fmt.Sprintf("idle over %s clusters at rest: Carafe", thousands(b.many+1010)), share(p.cpu() - ours)})
+	b.add(&b.standing, figure{fmt.Sprintf("idle over %s clusters at rest: Carafe", thousands(b.many+1010)), share(threadsCPU(p.cmd.Process.Pid) - ours)})
 	b.add(&b.standing, figure{"the same: PostgreSQL", share(b.postgresCPU() - theirs)})
 	now, _ := p.memory()
 	b.memory = append(b.memory, figure{"all functions in one process, idle", fmt.Sprintf("%.0f MiB", now)})
