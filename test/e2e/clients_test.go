@@ -138,7 +138,14 @@ func run(t *testing.T, dir, command string, args ...string) string {
 }
 
 // skipped are the tests of magnum-tempest-plugin that do not run, and why.
-var skipped = map[string]string{}
+var skipped = map[string]string{
+	"test_create_cluster_with_zero_nodes":                                 "it asks at no microversion, which is 1.1, and below 1.10 Magnum refuses zero nodes as Carafe does",
+	"rbac.test_cluster.ClusterTest.test_create_list_sign_delete_clusters": "it names a keypair that it has not made for its user",
+	// The plugin deletes the user of this class after the first of its tests;
+	// Magnum and Carafe know the token for a while, Glance and Nova refuse it.
+	"v1.test_cluster.ClusterTest.test_create_list_sign_delete_clusters":       "its user is gone",
+	"v1.test_cluster.ClusterTest.test_create_cluster_with_nonexisting_flavor": "its user is gone",
+}
 
 var passed = regexp.MustCompile(`(?m)^ - Passed: (\d+)$`)
 
@@ -193,7 +200,7 @@ cluster_delete_timeout = 3
 	if err := os.WriteFile(exclude, []byte(strings.Join(names, "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"run", "--regex", `magnum_tempest_plugin\.tests\.api`, "--concurrency", "2"}
+	args := []string{"run", "--regex", `magnum_tempest_plugin\.tests\.api`, "--concurrency", "1"}
 	if len(names) > 0 {
 		args = append(args, "--exclude-list", exclude)
 	}

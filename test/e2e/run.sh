@@ -9,5 +9,5 @@ trap '"$python" test/e2e/cloud.py down "$state"; rm -rf "$state"' EXIT
 "$python" test/e2e/cloud.py up "$state"
 export CARAFE_E2E_CLOUD=$state/cloud.json
 # one package at a time: they stop and start services
-go run ./test/withpostgres go test -tags openstack -count=1 -p 1 -timeout 60m -run Real "$@" \
+go run ./test/withpostgres go test -tags openstack -count=1 -p 1 -timeout 40m -run Real "$@" \
 	./shared/keystone ./shared/nova ./shared/neutron ./shared/glance ./shared/barbican ./shared/openstack ./test/e2e

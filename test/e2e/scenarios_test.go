@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gophercloud/gophercloud/v2/openstack/keymanager/v1/containers"
 	"github.com/gophercloud/gophercloud/v2/openstack/keymanager/v1/secrets"
@@ -107,25 +106,14 @@ func create(t *testing.T, b *bed, c *client) {
 			t.Errorf("%s sees the clusters %v, want %v", user, got, want)
 		}
 	}
-	wait(t, c, "reader", "web", "CREATE_COMPLETE")
-	wait(t, c, "other", "theirs", "CREATE_COMPLETE")
+	id := c.show(t, "demo", "coe cluster show web", "uuid")
+	b.settle(t, id, "CREATE_COMPLETE")
+	b.settle(t, c.show(t, "other", "coe cluster show theirs", "uuid"), "CREATE_COMPLETE")
 	c.cannot(t, "other", "coe cluster show web", missing)
 	if s := c.show(t, "admin", "coe cluster show web", "status"); s != "CREATE_COMPLETE" {
 		t.Errorf("admin sees %s", s)
 	}
-	inBarbican(t, b, c.show(t, "demo", "coe cluster show web", "uuid"), 4)
-}
-
-// wait watches the cluster through the client.
-func wait(t *testing.T, c *client, user, cluster, status string) {
-	t.Helper()
-	var last string
-	for end := time.Now().Add(90 * time.Second); time.Now().Before(end); time.Sleep(300 * time.Millisecond) {
-		if last = c.show(t, user, "coe cluster show "+cluster, "status"); last == status {
-			return
-		}
-	}
-	t.Fatalf("%s is %s, want %s", cluster, last, status)
+	inBarbican(t, b, id, 4)
 }
 
 // inBarbican counts the cluster's containers and secrets.
@@ -171,14 +159,14 @@ func inBarbican(t *testing.T, b *bed, id string, want int) {
 func resize(t *testing.T, b *bed, c *client) {
 	c.cannot(t, "reader", "coe cluster resize web 3", mayNot+"cluster:resize to be performed")
 	c.cannot(t, "other", "coe cluster resize web 3", missing)
+	id := c.show(t, "demo", "coe cluster show web", "uuid")
 	c.can(t, "demo2", "coe cluster resize web 3")
-	wait(t, c, "demo", "web", "UPDATE_COMPLETE")
+	b.settle(t, id, "UPDATE_COMPLETE")
 	if n := c.show(t, "reader", "coe cluster show web", "node_count"); n != "3" {
 		t.Errorf("%s nodes", n)
 	}
 	// An administrator reaches other projects (PEER BUG B62).
 	c.can(t, "admin", "coe cluster resize web 2")
-	id := c.show(t, "demo", "coe cluster show web", "uuid")
 	b.settle(t, id, "UPDATE_COMPLETE")
 
 	c.cannot(t, "reader", "coe nodegroup create web big --node-count 1 --flavor m1.medium", mayNot+"nodegroup:create to be performed")

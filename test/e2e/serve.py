@@ -20,4 +20,5 @@ if module == 'barbican':
 else:
     application = importlib.import_module(module).application
 
-waitress.serve(application, host='127.0.0.1', port=port, threads=8, ident='', channel_timeout=300)
+# one thread: SQLite refuses a transaction that another has overtaken
+waitress.serve(application, host='127.0.0.1', port=port, threads=1, ident='', channel_timeout=300)
