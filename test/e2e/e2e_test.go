@@ -61,6 +61,7 @@ func start(t *testing.T, cloud *keystonetest.Cloud, more map[string]string) *bed
 		"CARAFE_DRIVERS":           "simulated",
 		"CARAFE_SEAL_KEYS":         "k1:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)),
 		"CARAFE_TICK_EVERY":        "500ms",
+		"CARAFE_OPENSTACK_TIMEOUT": "30s", // a busy machine is no outage
 		"CARAFE_LOG_LEVEL":         "debug",
 		"CARAFE_LOG_FORMAT":        "json",
 	}
