@@ -39,6 +39,9 @@ func (s *server) resize(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return nil, err
 		}
+		if n.Status == magnum.DeleteInProgress { // PB-31: it must not come back
+			return nil, fault.New(fault.Invalid, `Resizing a nodegroup when status is "%s" is not supported.`, n.Status)
+		}
 		arguments := magnum.ResizeArguments{NodeCount: count, NodesToRemove: body.List("nodes_to_remove")}
 		if err := s.checkResize(ctx, subject, n, arguments); err != nil {
 			return nil, err

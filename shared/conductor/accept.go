@@ -3,6 +3,7 @@ package conductor
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"go.opentelemetry.io/otel/propagation"
 
@@ -133,6 +134,16 @@ func (c *Conductor) record(ctx context.Context, tx *postgres.Store, caller ident
 		return errRemembered
 	}
 	return err
+}
+
+// replaced ends an operation that a later wish took the place of, if it still is
+// as o says.
+func (c *Conductor) replaced(ctx context.Context, tx *postgres.Store, s *Subject, o magnum.Operation, now time.Time) error {
+	moved, err := tx.Operations.Move(ctx, o, postgres.Move{To: magnum.Superseded}, now)
+	if err != nil || !moved {
+		return err
+	}
+	return c.tellSuperseded(ctx, tx, s, o)
 }
 
 // tellSuperseded gives an operation that a later wish replaced its one final

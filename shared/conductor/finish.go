@@ -33,8 +33,8 @@ func (e Ending) Outcome() magnum.Outcome {
 // pure; Aggregate then gives the cluster its status.
 func (s *Subject) End(e Ending) {
 	for _, n := range s.touched(e.Operation) {
-		if !n.Status.InProgress() {
-			continue
+		if !n.Status.InProgress() || s.busy(n, e.Operation) {
+			continue // or another operation has it, and says how it ends
 		}
 		if e.Failed {
 			n.Status, n.StatusReason = n.Status.To("FAILED"), &e.Reason
@@ -230,6 +230,9 @@ func (r *Run) Finish(ctx context.Context, last func(tx *postgres.Store) error) e
 		if err != nil {
 			return err
 		}
+		if err := r.endReplaced(ctx, tx, s, now); err != nil {
+			return err
+		}
 		if err := last(tx); err != nil {
 			return err
 		}
@@ -250,6 +253,24 @@ func (r *Run) Finish(ctx context.Context, last func(tx *postgres.Store) error) e
 // is counted again with the next attempt: rare enough for a metric.
 func (c *Conductor) count(ctx context.Context, o magnum.Operation, end magnum.OperationState, now time.Time) {
 	c.Telemetry.Operation(ctx, string(o.Kind), string(end), now.Sub(o.CreatedAt))
+}
+
+// endReplaced ends what the operation has replaced and a handler still holds, or
+// died with: later there is no cluster left to tell of.
+func (r *Run) endReplaced(ctx context.Context, tx *postgres.Store, s *Subject, now time.Time) error {
+	open, err := tx.Operations.Open(ctx, r.Operation.ClusterID)
+	if err != nil {
+		return err
+	}
+	for _, o := range open {
+		if o.SupersededBy == nil {
+			continue
+		}
+		if err := r.replaced(ctx, tx, s, o, now); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // overdue is the fault of an operation past its deadline.

@@ -76,6 +76,9 @@ func (c *Conductor) work(ctx context.Context, command Command, steps []Step) err
 	if err := r.prepare(ctx); err != nil {
 		return r.settle(ctx, err)
 	}
+	if r.finished {
+		return nil
+	}
 	for _, step := range steps {
 		if r.Operation.Done(step.Name) {
 			continue
@@ -268,17 +271,16 @@ func (r *Run) lock(ctx context.Context, tx *postgres.Store) (*Subject, error) {
 	return load(ctx, tx, cluster)
 }
 
-// await moves the operation to waiting and has the cluster looked at.
+// await moves the operation to waiting and has the cluster looked at. It locks the
+// cluster like all that schedules looks: an operation that ends at the same moment
+// would otherwise take this one for still running, and the look away.
 func (r *Run) await(ctx context.Context, step string) error {
 	now := r.Now()
 	return r.DB.InTx(ctx, func(tx *postgres.Store) error {
-		o, held, err := tx.Operations.Hold(ctx, r.Operation)
-		if err != nil {
+		if _, err := r.lock(ctx, tx); err != nil {
 			return err
 		}
-		if !held || o.SupersededBy != nil {
-			return errLeaseLost
-		}
+		o := r.Operation
 		if _, err := tx.Operations.Move(ctx, o, postgres.Move{To: magnum.Waiting, Step: step}, now); err != nil {
 			return err
 		}
@@ -316,9 +318,11 @@ func (r *Run) settle(ctx context.Context, err error) error {
 		return r.giveUp(write)
 	case r.Subject == nil || fault.Transient(err) && !past(r.Operation, r.Now()):
 		return r.retry(write, err)
-	default:
-		return r.fail(write, err)
 	}
+	if err = r.fail(write, err); err == errLeaseLost { // it was replaced while it failed
+		return r.giveUp(write)
+	}
+	return err
 }
 
 // giveUp ends a run that has lost its operation. If a later wish took its place
@@ -338,9 +342,6 @@ func (r *Run) giveUp(ctx context.Context) error {
 // overtaken ends an operation in whose place a later wish is.
 func (r *Run) overtaken(ctx context.Context, tx *postgres.Store, o magnum.Operation) error {
 	now := r.Now()
-	if _, err := tx.Operations.Move(ctx, o, postgres.Move{To: magnum.Superseded}, now); err != nil {
-		return err
-	}
 	cluster, err := tx.Clusters.ByUUID(ctx, o.ClusterID)
 	if err != nil {
 		return err
@@ -349,7 +350,7 @@ func (r *Run) overtaken(ctx context.Context, tx *postgres.Store, o magnum.Operat
 	if err != nil {
 		return err
 	}
-	if err := r.tellSuperseded(ctx, tx, s, o); err != nil {
+	if err := r.replaced(ctx, tx, s, o, now); err != nil {
 		return err
 	}
 	return r.wakeNext(ctx, tx, o.ClusterID, now)

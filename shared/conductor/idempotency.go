@@ -28,8 +28,11 @@ func RequestHash(method, path string, body []byte) []byte {
 // within a day. Fault Unprocessable: that one had another body.
 func (c *Conductor) recall(ctx context.Context, projectID, key string, hash []byte) (postgres.Answer, bool, error) {
 	a, ok, err := c.DB.Idempotency.Find(ctx, projectID, key)
-	if err != nil || !ok || c.Now().Sub(a.CreatedAt) > idempotencyLife {
+	if err != nil || !ok {
 		return a, false, err
+	}
+	if expired := c.Now().Add(-idempotencyLife); a.CreatedAt.Before(expired) {
+		return a, false, c.DB.Idempotency.Forget(ctx, expired) // else it would be in the new one's way
 	}
 	if !bytes.Equal(a.RequestHash, hash) {
 		return a, false, fault.New(fault.Unprocessable, "The Idempotency-Key %q was used with another request.", key)

@@ -49,6 +49,12 @@ func (c *Conductor) expire(ctx context.Context, o magnum.Operation) error {
 		if err != nil {
 			return err
 		}
+		if o.SupersededBy != nil { // its end is no failure of what replaced it
+			if err := c.replaced(ctx, tx, s, o, now); err != nil {
+				return err
+			}
+			return c.wakeNext(ctx, tx, o.ClusterID, now)
+		}
 		why := overdue(o, s)
 		return c.end(ctx, tx, s, []Ending{{Operation: o, Failed: true, Reason: fault.Text(why), Code: string(fault.ReasonOf(why))}}, now)
 	})

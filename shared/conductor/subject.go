@@ -15,7 +15,7 @@ type Subject struct {
 	Cluster    magnum.Cluster
 	Template   magnum.ClusterTemplate
 	NodeGroups []magnum.NodeGroup
-	Open       []magnum.Operation // not finished, oldest first
+	Open       []magnum.Operation // that still count: neither finished nor replaced, oldest first
 }
 
 // load reads the cluster's surroundings. Inside a transaction that has locked
@@ -29,8 +29,15 @@ func load(ctx context.Context, s *postgres.Store, cluster magnum.Cluster) (*Subj
 	if subject.NodeGroups, err = s.NodeGroups.OfCluster(ctx, cluster.UUID); err != nil {
 		return nil, err
 	}
-	subject.Open, err = s.Operations.Open(ctx, cluster.UUID)
+	open, err := s.Operations.Open(ctx, cluster.UUID)
+	subject.Open = counting(open)
 	return subject, err
+}
+
+// counting leaves out what a later wish has replaced. A handler may still hold
+// it, or have died with it: the cluster waits for neither.
+func counting(open []magnum.Operation) []magnum.Operation {
+	return slices.DeleteFunc(open, func(o magnum.Operation) bool { return o.SupersededBy != nil })
 }
 
 // NodeGroup gives the group with the uuid, nil if it is gone.
@@ -82,6 +89,13 @@ func (s *Subject) touched(o magnum.Operation) []*magnum.NodeGroup {
 		}
 	}
 	return list
+}
+
+// busy tells whether an open operation other than o is about the group too.
+func (s *Subject) busy(n *magnum.NodeGroup, o magnum.Operation) bool {
+	return slices.ContainsFunc(s.Open, func(other magnum.Operation) bool {
+		return other.ID != o.ID && slices.Contains(s.touched(other), n)
+	})
 }
 
 // clone copies what decisions change, so that what was before can be told from

@@ -78,7 +78,7 @@ func (c *Conductor) loadMany(ctx context.Context, clusterIDs []string) ([]*Subje
 	}
 	subjects := make([]*Subject, len(clusters))
 	for i, k := range clusters {
-		subjects[i] = &Subject{Cluster: k, Template: templates[k.ClusterTemplateID], NodeGroups: groups[k.UUID], Open: open[k.UUID]}
+		subjects[i] = &Subject{Cluster: k, Template: templates[k.ClusterTemplateID], NodeGroups: groups[k.UUID], Open: counting(open[k.UUID])}
 	}
 	return subjects, ticks, nil
 }
