@@ -25,9 +25,12 @@ import (
 	"carafe/shared/identity"
 	"carafe/shared/identity/noauth"
 	"carafe/shared/magnum"
+	"carafe/shared/openstack"
+	"carafe/shared/openstack/named"
 	"carafe/shared/pgtest"
 	"carafe/shared/pki"
 	"carafe/shared/policy"
+	"carafe/shared/postgres"
 )
 
 // Bench is a platform with one cluster, CREATE_COMPLETE, of project p1 and user u1.
@@ -47,6 +50,12 @@ func (silent) Publish(context.Context) {}
 // New makes a bench.
 func New(t testing.TB) *Bench {
 	t.Helper()
+	return On(t, pgtest.New(t))
+}
+
+// On makes a bench on a database that is there already.
+func On(t testing.TB, db *postgres.DB) *Bench {
+	t.Helper()
 	b := &Bench{Clock: time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC), Driver: &Driver{Description: driver.Description{
 		Name: "scripted", RotateCA: true, RotateCredential: true,
 		ClusterTypes: []driver.ClusterType{{ServerType: "vm", OS: "ubuntu", COE: "kubernetes"}},
@@ -59,7 +68,6 @@ func New(t testing.TB) *Bench {
 	if b.Issuer, err = pki.New(settings, now); err != nil {
 		t.Fatal(err)
 	}
-	db := pgtest.New(t)
 	secrets, err := certstore.New(certstore.Config{Backend: certstore.Database, SealKeys: certstore.NewKey(),
 		RetireAfter: 24 * time.Hour, CacheSize: 100, CacheFor: time.Minute}, db.Secrets, b.Issuer, nil, now)
 	if err != nil {
@@ -70,7 +78,12 @@ func New(t testing.TB) *Bench {
 		t.Fatal(err)
 	}
 	drivers := driver.NewRegistry(driver.Selection{}, b.Driver)
+	options, err := openstack.NewOptions(openstack.OptionsConfig{AllowedNetworkDrivers: []string{"all"}, DefaultNetworkDriver: "flannel"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	b.Platform = &function.Platform{
+		Cloud: named.Cloud{}, Checks: openstack.Checks{Cloud: named.Cloud{}}, Options: options,
 		Now: now, NewID: newID, Publisher: silent{}, Owner: "test", DB: db, Drivers: drivers, Secrets: secrets, Policy: enforcer,
 		API: api.Config{Authenticator: noauth.Authenticator{}, Now: now,
 			IsAdmin: func(_ context.Context, c identity.Caller) bool { return enforcer.IsAdmin(c) }},
@@ -144,6 +157,7 @@ type Request struct {
 	Method, Path, Body string
 	Who, Roles         string
 	Version            string // microversion
+	Header             map[string]string
 }
 
 // Answer is what came back.
@@ -191,6 +205,9 @@ func (b *Bench) Call(t testing.TB, f function.Function, q Request) Answer {
 		q.Version = "1.14"
 	}
 	r.Header.Set("OpenStack-API-Version", "container-infra "+q.Version)
+	for name, value := range q.Header {
+		r.Header.Set(name, value)
+	}
 	w := httptest.NewRecorder()
 	router.ServeHTTP(w, r)
 	a := Answer{Status: w.Code, Header: w.Header(), Text: w.Body.String()}
@@ -260,6 +277,9 @@ type Driver struct {
 	Description        driver.Description
 	Observation        driver.Observation
 	OnApply            func(driver.Cluster) error
+	OnObserve          func(driver.Ref) (driver.Observation, error)
+	OnDelete           func(driver.Ref) error
+	OnCheck            func(driver.Cluster) error
 	OnRotateCA         func(driver.Cluster) error
 	OnRotateCredential func(driver.Cluster) error
 }
@@ -267,21 +287,26 @@ type Driver struct {
 // Describe implements driver.Driver.
 func (d *Driver) Describe() driver.Description { return d.Description }
 
-// Check refuses nothing.
-func (d *Driver) Check(context.Context, *driver.Ref, driver.Cluster) error { return nil }
+// Check implements driver.Driver.
+func (d *Driver) Check(_ context.Context, _ *driver.Ref, c driver.Cluster) error {
+	return do(d.OnCheck, c)
+}
 
 // Apply implements driver.Driver.
 func (d *Driver) Apply(_ context.Context, c driver.Cluster) (driver.Accepted, error) {
 	return driver.Accepted{}, do(d.OnApply, c)
 }
 
-// Observe gives the Observation.
-func (d *Driver) Observe(context.Context, driver.Ref) (driver.Observation, error) {
-	return d.Observation, nil
+// Observe gives the Observation, unless OnObserve says more.
+func (d *Driver) Observe(_ context.Context, ref driver.Ref) (driver.Observation, error) {
+	if d.OnObserve == nil {
+		return d.Observation, nil
+	}
+	return d.OnObserve(ref)
 }
 
-// Delete does nothing.
-func (d *Driver) Delete(context.Context, driver.Ref) error { return nil }
+// Delete implements driver.Driver.
+func (d *Driver) Delete(_ context.Context, ref driver.Ref) error { return do(d.OnDelete, ref) }
 
 // RotateCA implements driver.CARotator.
 func (d *Driver) RotateCA(_ context.Context, c driver.Cluster) error { return do(d.OnRotateCA, c) }
@@ -291,9 +316,9 @@ func (d *Driver) RotateCredential(_ context.Context, c driver.Cluster) error {
 	return do(d.OnRotateCredential, c)
 }
 
-func do(f func(driver.Cluster) error, c driver.Cluster) error {
+func do[T any](f func(T) error, about T) error {
 	if f == nil {
 		return nil
 	}
-	return f(c)
+	return f(about)
 }
