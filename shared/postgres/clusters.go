@@ -45,9 +45,11 @@ const clusterColumns = `t.seq, t.uuid, t.version, t.project_id, t.user_id, t.nam
 	t.container_version, t.fixed_network, t.fixed_subnet, t.floating_ip_enabled, t.master_lb_enabled, t.driver,
 	t.created_at, t.updated_at`
 
+// clusterCounts reads each cluster's groups once for both numbers. It is no join:
+// this way PostgreSQL counts for the rows of the page only, whatever the order.
 const clusterCounts = `,
-	(SELECT coalesce(sum(n.node_count), 0)::integer FROM nodegroups n WHERE n.cluster_id = t.uuid AND n.role <> 'master'),
-	(SELECT coalesce(sum(n.node_count), 0)::integer FROM nodegroups n WHERE n.cluster_id = t.uuid AND n.role = 'master')`
+	(SELECT ARRAY[coalesce(sum(n.node_count) FILTER (WHERE n.role <> 'master'), 0)::integer,
+		coalesce(sum(n.node_count) FILTER (WHERE n.role = 'master'), 0)::integer] FROM nodegroups n WHERE n.cluster_id = t.uuid)`
 
 const clusterDetails = `,
 	(SELECT coalesce(jsonb_agg(a.address ORDER BY n.id, a.place), '[]') FROM nodegroups n,
@@ -77,14 +79,14 @@ func scanShort(row pgx.CollectableRow) (ClusterRow, error) {
 	var c ClusterRow
 	err := row.Scan(uuidText{&c.UUID}, &c.Name, uuidText{&c.ClusterTemplateID}, nullText{&c.Keypair}, nullInt{&c.DockerVolumeSize},
 		textMap{&c.Labels}, nullText{&c.MasterFlavorID}, nullText{&c.FlavorID}, nullInt{&c.CreateTimeout}, nullText{&c.StackID},
-		(*string)(&c.Status), emptyText{(*string)(&c.HealthStatus)}, &c.NodeCount, &c.MasterCount)
+		(*string)(&c.Status), emptyText{(*string)(&c.HealthStatus)}, intPair{&c.NodeCount, &c.MasterCount})
 	return c, err
 }
 
 func scanFull(row pgx.CollectableRow) (ClusterRow, error) {
 	var c ClusterRow
 	var faults map[string]*string
-	err := row.Scan(append(clusterFields(&c.Cluster), &c.NodeCount, &c.MasterCount,
+	err := row.Scan(append(clusterFields(&c.Cluster), intPair{&c.NodeCount, &c.MasterCount},
 		&c.NodeAddresses, &c.MasterAddresses, textMap{&c.TemplateLabels}, &faults)...)
 	c.Faults = make(map[string]string, len(faults))
 	for name, reason := range faults {

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"time"
 
@@ -51,6 +52,28 @@ func (t nullInt) ScanInt64(v pgtype.Int8) error {
 	}
 	return nil
 }
+
+// intPair reads an array of two integers.
+type intPair struct{ first, second *int }
+
+// SetDimensions implements pgtype.ArraySetter.
+func (t intPair) SetDimensions(dimensions []pgtype.ArrayDimension) error {
+	if len(dimensions) != 1 || dimensions[0].Length != 2 {
+		return errors.New("not a pair")
+	}
+	return nil
+}
+
+// ScanIndex implements pgtype.ArraySetter.
+func (t intPair) ScanIndex(i int) any {
+	if i == 0 {
+		return t.first
+	}
+	return t.second
+}
+
+// ScanIndexType implements pgtype.ArraySetter.
+func (t intPair) ScanIndexType() any { return t.first }
 
 // nullTime reads a time; a null is nil.
 type nullTime struct{ to **time.Time }

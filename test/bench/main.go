@@ -76,7 +76,7 @@ func main() {
 
 func run(ctx context.Context, binary, out, what string) error {
 	b := &bench{
-		clients: []int{1, 8, 32, 128}, runs: 3, length: 1500 * time.Millisecond, watch: 30 * time.Second,
+		clients: []int{1, 8, 32, 128}, runs: 3, length: time.Second, watch: 20 * time.Second,
 		creating: 20 * time.Second, starting: 15, many: 100000, busy: 10000,
 		sealKeys: string(certstore.NewKey()), busyness: loadAverage(), began: time.Now(),
 	}
