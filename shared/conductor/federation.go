@@ -65,7 +65,9 @@ func (c *Conductor) FederationHandler(kind magnum.OperationKind, do func(context
 		defer stop()
 		stepCtx, cancel := context.WithTimeout(ctx, c.Settings.StepTimeout)
 		defer cancel()
-		return c.endFederation(ctx, o, c.federate(stepCtx, o, do))
+		err = c.endFederation(ctx, o, c.federate(stepCtx, o, do))
+		c.Published(ctx)
+		return err
 	}, events.CommandFor(kind))
 }
 

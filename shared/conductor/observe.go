@@ -100,6 +100,9 @@ func seeNodeGroup(n *magnum.NodeGroup, o driver.Observation) {
 	if g.NodeAddresses != nil {
 		n.NodeAddresses = g.NodeAddresses
 	}
+	if g.NodeCount != nil { // an autoscaler's wish counts as the user's
+		n.NodeCount = *g.NodeCount
+	}
 	// Its own reason says more than the operation's.
 	if g.Progress == driver.Failed && n.Status.InProgress() && g.Reason != "" {
 		n.Status, n.StatusReason = n.Status.To("FAILED"), &g.Reason
