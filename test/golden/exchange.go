@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -51,7 +52,7 @@ func Load(dir, name string) ([]Exchange, error) {
 		}
 		e.Part = strings.TrimPrefix(name, "api-")
 		if e.Case == "" {
-			e.Case = fmt.Sprintf("%02d %s %s", len(all), e.Method, anyUUID.ReplaceAllString(e.Path, "UUID"))
+			e.Case = fmt.Sprintf("%02d %s %s", len(all), e.Method, anyProject.ReplaceAllString(anyUUID.ReplaceAllString(e.Path, "UUID"), "PROJECT"))
 		}
 		lower := map[string]string{}
 		for k, v := range e.Headers {
@@ -62,6 +63,8 @@ func Load(dir, name string) ([]Exchange, error) {
 	}
 	return all, lines.Err()
 }
+
+var anyProject = regexp.MustCompile(`\b[0-9a-f]{32}\b`)
 
 // fault is the first entry of an error body, nil if the body is none.
 func (e Exchange) fault() map[string]any {
