@@ -7,6 +7,9 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"carafe/test/golden/cloud"
+	"carafe/test/instance"
 )
 
 // TestSchemathesis fuzzes a Carafe from its own OpenAPI document for three
@@ -21,10 +24,13 @@ func TestSchemathesis(t *testing.T) {
 		}
 		seconds = n
 	}
-	carafe := start(t)
+	c := cloud.Start() // real identities, so that a missing token is noticed
+	t.Cleanup(c.Close)
+	carafe := instance.Start(t, instance.Config{Env: c.Settings()})
+	token := c.Token("fuzz", "fuzz", "member", "reader")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(seconds)*time.Second+5*time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, "./schemathesis.sh", carafe.URL, strconv.Itoa(seconds)).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "./schemathesis.sh", carafe.URL, strconv.Itoa(seconds), token).CombinedOutput()
 	if err != nil {
 		t.Errorf("schemathesis: %v\n%s", err, out)
 	}
