@@ -52,7 +52,7 @@ lint: ## gofmt, vet, staticcheck, boundaries between packages, known vulnerabili
 	@go vet ./...
 	@go run $(STATICCHECK) ./...
 	@go test -count=1 ./test/arch
-	@status=0; go run $(GOVULNCHECK) ./... >bin/govulncheck.txt 2>&1 || status=$$?; \
+	@mkdir -p bin; status=0; go run $(GOVULNCHECK) ./... >bin/govulncheck.txt 2>&1 || status=$$?; \
 	if grep -q '^Vulnerability #' bin/govulncheck.txt; then cat bin/govulncheck.txt; exit 1; fi; \
 	[ $$status = 0 ] || echo 'govulncheck is left out: the vulnerability database cannot be reached'
 
