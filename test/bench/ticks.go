@@ -79,8 +79,8 @@ func (b *bench) measureTick(ctx context.Context, p *process, conn *pgx.Conn, col
 
 // made has the simulated driver know the clusters, as made.
 const made = `
-INSERT INTO simulated_clusters (cluster_id, operation, polls, began_at, nodes)
-    SELECT uuid, 'create', 1, now(), (SELECT jsonb_object_agg(n.uuid, '{"now": [0], "next": 1}'::jsonb) FROM nodegroups n WHERE n.cluster_id = c.uuid)
+INSERT INTO simulated_clusters (cluster_id, operation, polls, began_at, version, nodes)
+    SELECT uuid, 'create', 1, now(), 1, (SELECT jsonb_object_agg(n.uuid, '{"now": [0], "next": 1}'::jsonb) FROM nodegroups n WHERE n.cluster_id = c.uuid)
     FROM clusters c;
 `
 
@@ -127,7 +127,7 @@ func (b *bench) sync(ctx context.Context) error {
 	}
 	defer func() { _ = p.stop() }()
 	number := thousands(b.busy)
-	if _, err := b.measureTick(ctx, p, conn, "sync_due_at", "statussync, "+number+" clusters in progress: first look, all rows written"); err != nil {
+	if _, err := b.measureTick(ctx, p, conn, "sync_due_at", "statussync, "+number+" clusters in progress: first look"); err != nil {
 		return err
 	}
 	if _, err := b.measureTick(ctx, p, conn, "sync_due_at", "statussync, the same: nothing new"); err != nil {
