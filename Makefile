@@ -33,7 +33,9 @@ quick: ## The inner loop: the tests of functions/ and shared/ that are quick
 
 test: build ## All tests that need a PostgreSQL and the package registries, for races too
 	@[ -n "$(RACE)" ] || echo 'no C compiler (cc): the race detector is left out'
-	@$(WITH_POSTGRES) go test $(RACE) -timeout 40m ./...
+	@$(WITH_POSTGRES) go test $(RACE) -timeout 30m . ./functions/... ./shared/... ./schema/... ./triggers/...
+	@# Whole processes, one package at a time: they wait more than they work.
+	@CARAFE_BIN=$(CURDIR)/bin/carafe $(WITH_POSTGRES) go test -count=1 -p 1 -timeout 60m ./test/...
 	@for module in test/knative knative/image; do (cd $$module && go test -timeout 20m ./...); done
 
 test-all: lint test test-openstack test-cluster-api ## All tests: what CI runs
