@@ -23,6 +23,9 @@ type Difference struct {
 	Part string `yaml:"part"`
 	// Case is a regular expression for the whole name of the case; empty: all.
 	Case string `yaml:"case"`
+	// Sometimes says that it depends on time whether there is a difference: else a
+	// row that explains nothing fails the run.
+	Sometimes bool `yaml:"sometimes"`
 	// Recorded narrows the row to recordings of this kind; empty: any.
 	Recorded struct {
 		Status []int   `yaml:"status"`

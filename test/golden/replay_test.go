@@ -106,7 +106,7 @@ func TestReplay(t *testing.T) {
 	boxes := map[string]int{}
 	for _, d := range rows {
 		boxes[d.Box] += d.Used
-		if d.Used == 0 && len(only) == len(parts) {
+		if d.Used == 0 && !d.Sometimes && len(only) == len(parts) {
 			t.Errorf("differences.yaml: the row %q explains nothing", d)
 		}
 	}

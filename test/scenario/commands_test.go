@@ -159,7 +159,7 @@ func exchanges(t *testing.T, out string, files []string) {
 		}
 	}
 	for _, d := range rows[:own] {
-		if d.Used == 0 {
+		if d.Used == 0 && !d.Sometimes {
 			t.Errorf("exchanges.yaml: the row %q explains nothing", d)
 		}
 	}
