@@ -8,10 +8,6 @@ state=$(mktemp -d "${TMPDIR:-/tmp}/carafe-openstack-XXXXXX")
 trap '"$python" test/e2e/cloud.py down "$state"; rm -rf "$state"' EXIT
 "$python" test/e2e/cloud.py up "$state"
 export CARAFE_E2E_CLOUD=$state/cloud.json
-# Tempest's plugin takes long, and has not come to a whole run on two cores yet: by
-# itself, CARAFE_E2E_TEMPEST=1 test/e2e/run.sh -run RealClients/Tempest
-skip=RealClients/Tempest
-[ -z "${CARAFE_E2E_TEMPEST:-}" ] || skip='^$'
 # one package at a time: they stop and start services
-go run ./test/withpostgres go test -tags openstack -count=1 -p 1 -timeout 40m -run Real -skip "$skip" "$@" \
+go run ./test/withpostgres go test -tags openstack -count=1 -p 1 -timeout 40m -run Real "$@" \
 	./shared/keystone ./shared/nova ./shared/neutron ./shared/glance ./shared/barbican ./shared/openstack ./test/e2e
