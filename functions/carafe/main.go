@@ -29,6 +29,7 @@ func commands() []command {
 		{"migrate", "up|status", "bring the database's schema up to date, or list its migrations", migrate},
 		{"newkey", "", "print a new key for CARAFE_SEAL_KEYS", newKey},
 		{"rekey", "", "seal all secrets with the first key of CARAFE_SEAL_KEYS, so that the others can go", rekey},
+		{"forget", "CLUSTER", "remove the secrets and records of a cluster whose cloud is gone", forget},
 		{"doctor", "", "look at the database, the outbox, Keystone and the management cluster, and say what is missing", doctor},
 		{"labels", "", "print the attributes and labels that a cluster can have, with types, defaults and effects", labels},
 		{"addons", "verify FOLDER", "check a folder of add-on manifests", addons},
