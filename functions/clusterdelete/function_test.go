@@ -1,0 +1,49 @@
+package clusterdelete_test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+
+	"carafe/functions/clusterdelete"
+	"carafe/shared/conductor"
+	"carafe/shared/driver"
+	"carafe/shared/events"
+	"carafe/shared/fault"
+	"carafe/shared/functiontest"
+	"carafe/shared/identity"
+	"carafe/shared/magnum"
+	"carafe/shared/postgres"
+)
+
+// TestForcedDeleteDoesNotNeedTheDriver: the records and secrets of a cluster whose
+// cloud is gone go at once; without force it waits for the driver (PB-29).
+func TestForcedDeleteDoesNotNeedTheDriver(t *testing.T) {
+	t.Parallel()
+	for _, force := range []bool{true, false} {
+		b := functiontest.New(t)
+		b.Certify(t, b.Cluster.UUID)
+		b.Driver.OnDelete = func(driver.Ref) error { return fault.New(fault.Unavailable, "the cloud is gone") }
+		err := b.Conductor.Accept(t.Context(), identity.Caller{UserID: "operator"}, b.Cluster.UUID,
+			func(ctx context.Context, tx *postgres.Store, s *conductor.Subject) (*conductor.Wish, error) {
+				return conductor.WishDelete(ctx, tx, s, magnum.DeleteArguments{Force: force}, b.Now())
+			})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status := b.Deliver(t, clusterdelete.Function(), events.ClusterDelete, b.Operation(t, b.Cluster.UUID)); status != http.StatusNoContent {
+			t.Fatalf("force %t: answered %d", force, status)
+		}
+		_, err = b.DB.Clusters.ByUUID(t.Context(), b.Cluster.UUID)
+		if gone := fault.Is(err, fault.NotFound); gone != force {
+			t.Errorf("force %t: %v", force, err)
+		}
+		want := magnum.Pending
+		if force {
+			want = magnum.Succeeded
+		}
+		if o := b.Operation(t, b.Cluster.UUID); o.State != want {
+			t.Errorf("force %t: the operation is %s", force, o.State)
+		}
+	}
+}
