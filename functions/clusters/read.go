@@ -67,7 +67,7 @@ func (s *server) page(r *http.Request, caller identity.Caller, page api.Page, de
 		// Templates are named by uuid here; anything else is nobody's template.
 		uuid, ok := api.UUIDLike(id)
 		if !ok {
-			return nil, false, nil
+			return nil, false, page.CheckSortKey()
 		}
 		filter.ClusterTemplateID = uuid
 	}
