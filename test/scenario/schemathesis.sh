@@ -8,7 +8,8 @@
 # URL is that of a running Carafe without path, TOKEN one that it accepts. Every
 # check is on but unsupported_method: Magnum answers a PATCH or DELETE of a
 # collection with 400, which the replay holds us to; 405 and its Allow header are
-# in the replay too.
+# in the replay too. The seed is fixed, so that a run can be repeated;
+# CARAFE_FUZZ_SEED names another.
 set -eu
 url=$1 seconds=$2 token=$3
 here=$(cd "$(dirname "$0")" && pwd)
@@ -17,4 +18,4 @@ cd "$(mktemp -d)" # it writes into the current directory
 exec timeout --signal=INT "$((seconds + 60))" \
 	"$bin/schemathesis" --config-file "$here/schemathesis.toml" run "$url/v1/openapi.json" \
 	--url "$url" --header "X-Auth-Token: $token" --checks all --exclude-checks unsupported_method \
-	--phases examples,coverage,fuzzing,stateful --max-time "$seconds" --continue-on-failure --no-color
+	--phases examples,coverage,fuzzing,stateful --max-time "$seconds" --seed "${CARAFE_FUZZ_SEED:-1}" --continue-on-failure --no-color
