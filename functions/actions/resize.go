@@ -3,7 +3,6 @@ package actions
 import (
 	"context"
 	"net/http"
-	"slices"
 
 	"carafe/shared/api"
 	"carafe/shared/conductor"
@@ -71,13 +70,7 @@ func (s *server) checkResize(ctx context.Context, subject *conductor.Subject, n 
 		return err
 	}
 	current := subject.Ref()
-	groups := slices.Clone(subject.NodeGroups)
-	for i := range groups {
-		if groups[i].UUID == n.UUID {
-			groups[i].NodeCount = a.NodeCount
-		}
-	}
-	desired := driver.Cluster{Cluster: subject.Cluster, Template: subject.Template, NodeGroups: groups,
+	desired := driver.Cluster{Cluster: subject.Cluster, Template: subject.Template, NodeGroups: subject.Resized(n.UUID, a.NodeCount),
 		Operation: magnum.Operation{Kind: magnum.ClusterResize, NodeGroupID: &n.UUID}}
 	if len(a.NodesToRemove) > 0 {
 		desired.NodesToRemove = map[string][]string{n.UUID: a.NodesToRemove}

@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"carafe/shared/events"
 	"carafe/shared/function"
 	"carafe/shared/postgres"
 	"carafe/shared/postgres/server"
@@ -131,4 +132,23 @@ func migrate(ctx context.Context, args []string, out io.Writer) error {
 		fmt.Fprintf(w, "%d\t%s\t%s\n", m.Version, m.Source, state)
 	}
 	return w.Flush()
+}
+
+// openPlatform gives a command what functions share. It publishes nothing: events
+// wait for a process with a broker. The caller calls the function when it is done.
+func openPlatform(ctx context.Context) (*function.Platform, func(), error) {
+	env, err := environment()
+	if err != nil {
+		return nil, nil, err
+	}
+	db, err := openDatabase(ctx, env)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := function.NewPlatform(ctx, env, db.DB, events.Unattended{}, function.Owner(), nil)
+	if err != nil {
+		db.close()
+		return nil, nil, oneLine(err)
+	}
+	return p, db.close, nil
 }

@@ -9,8 +9,6 @@ import (
 
 	"carafe/shared/api"
 	"carafe/shared/conductor"
-	"carafe/shared/events"
-	"carafe/shared/function"
 	"carafe/shared/identity"
 	"carafe/shared/magnum"
 	"carafe/shared/postgres"
@@ -27,19 +25,11 @@ func forget(ctx context.Context, args []string, out io.Writer) error {
 	if !ok {
 		return fmt.Errorf("carafe forget takes a uuid, and %q is none: a name may be that of several clusters", args[0])
 	}
-	env, err := environment()
+	p, closeDatabase, err := openPlatform(ctx)
 	if err != nil {
 		return err
 	}
-	db, err := openDatabase(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer db.close()
-	p, err := function.NewPlatform(ctx, env, db.DB, events.Unattended{}, function.Owner(), nil)
-	if err != nil {
-		return oneLine(err)
-	}
+	defer closeDatabase()
 	operator := identity.Caller{UserID: "operator", IsAdmin: true}
 	err = p.Conductor.Accept(ctx, operator, uuid, func(ctx context.Context, tx *postgres.Store, s *conductor.Subject) (*conductor.Wish, error) {
 		return conductor.WishDelete(ctx, tx, s, magnum.DeleteArguments{Force: true}, time.Now())

@@ -7,8 +7,6 @@ import (
 	"io"
 
 	"carafe/shared/certstore"
-	"carafe/shared/events"
-	"carafe/shared/function"
 )
 
 // newKey prints a key for CARAFE_SEAL_KEYS.
@@ -29,19 +27,11 @@ func rekey(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) > 0 {
 		return errors.New("carafe rekey takes no arguments")
 	}
-	env, err := environment()
+	p, closeDatabase, err := openPlatform(ctx)
 	if err != nil {
 		return err
 	}
-	db, err := openDatabase(ctx, env)
-	if err != nil {
-		return err
-	}
-	defer db.close()
-	p, err := function.NewPlatform(ctx, env, db.DB, events.Unattended{}, function.Owner(), nil)
-	if err != nil {
-		return oneLine(err)
-	}
+	defer closeDatabase()
 	total := 0
 	for {
 		n, err := p.Secrets.Reseal(ctx, rekeyBatch)

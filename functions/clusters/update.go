@@ -131,22 +131,12 @@ func (s *server) decide(ctx context.Context, tx *postgres.Store, subject *conduc
 	}
 	current := subject.Ref()
 	arguments := magnum.ResizeArguments{NodeCount: *ch.nodeCount, Rollback: rollback}
-	desired := driver.Cluster{Cluster: subject.Cluster, Template: subject.Template, NodeGroups: resized(subject, worker.UUID, *ch.nodeCount),
+	desired := driver.Cluster{Cluster: subject.Cluster, Template: subject.Template, NodeGroups: subject.Resized(worker.UUID, *ch.nodeCount),
 		Operation: magnum.Operation{Kind: magnum.ClusterUpdate, NodeGroupID: &worker.UUID}}
 	if err := d.Check(ctx, &current, desired); err != nil {
 		return nil, err
 	}
 	return conductor.WishResize(ctx, tx, subject, worker, magnum.ClusterUpdate, arguments, s.now())
-}
-
-func resized(subject *conductor.Subject, uuid string, count int) []magnum.NodeGroup {
-	groups := append([]magnum.NodeGroup(nil), subject.NodeGroups...)
-	for i := range groups {
-		if groups[i].UUID == uuid {
-			groups[i].NodeCount = count
-		}
-	}
-	return groups
 }
 
 // reportHealth stores what the healer says and tells the world if it is new.

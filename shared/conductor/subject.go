@@ -60,6 +60,17 @@ func (s *Subject) DefaultWorker() *magnum.NodeGroup {
 	return nil
 }
 
+// Resized gives the groups as they would be with another size of one of them.
+func (s *Subject) Resized(uuid string, count int) []magnum.NodeGroup {
+	groups := slices.Clone(s.NodeGroups)
+	for i := range groups {
+		if groups[i].UUID == uuid {
+			groups[i].NodeCount = count
+		}
+	}
+	return groups
+}
+
 // Ref is the subject as drivers see it, without secrets.
 func (s *Subject) Ref() driver.Ref {
 	ref := driver.Ref{Cluster: s.Cluster, Template: s.Template, NodeGroups: s.NodeGroups}
