@@ -62,15 +62,8 @@ func (s *server) list(detail bool) api.Handler {
 // page reads one row more than asked for: it tells whether there is a next page.
 func (s *server) page(r *http.Request, caller identity.Caller, page api.Page, detail bool) ([]postgres.ClusterRow, bool, error) {
 	q := api.QueryOf(r)
-	filter := postgres.ClusterFilter{Status: q.Text("status"), Name: q.Text("name"), HealthStatus: q.Text("health_status")}
-	if id := q.Text("cluster_template_id"); id != "" {
-		// Templates are named by uuid here; anything else is nobody's template.
-		uuid, ok := api.UUIDLike(id)
-		if !ok {
-			return nil, false, page.CheckSortKey()
-		}
-		filter.ClusterTemplateID = uuid
-	}
+	filter := postgres.ClusterFilter{Status: q.Text("status"), Name: q.Text("name"),
+		ClusterTemplateID: q.Text("cluster_template_id"), HealthStatus: q.Text("health_status")}
 	if since := q.Time("changed-since"); !since.IsZero() {
 		filter.ChangedSince = &since
 	}

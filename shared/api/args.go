@@ -5,8 +5,10 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"carafe/shared/fault"
 )
@@ -207,6 +209,9 @@ func (a *arg) convert() error {
 	default:
 		if strings.IndexByte(a.text, 0) >= 0 {
 			return invalid(name, a.text, noNUL)
+		}
+		if utf8.RuneCountInString(a.text) < a.param.Min {
+			return invalid(name, a.text, "Value should have a minimum character requirement of "+strconv.Itoa(a.param.Min))
 		}
 	}
 	return nil

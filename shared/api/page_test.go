@@ -55,6 +55,9 @@ func TestPages(t *testing.T) {
 		"/v1/clusters?foo=1&bar=2&foo=3":                                      `Unknown argument: "bar, foo"`, // B20
 		"/v1/clusters?status=X":                                               inv + "status. Value: 'X'. Value should be one of: CREATE_IN_PROGRESS, ",
 		"/v1/clusters?changed-since=x":                                        inv + "changed-since. Value: 'x'. Value should be an ISO 8601 time",
+		"/v1/clusters?name=":                                                  inv + "name. Value: ''. Value should have a minimum character requirement of 1",
+		"/v1/clusters?health_status=ILL":                                      inv + "health_status. Value: 'ILL'. Value should be one of: ",
+		"/v1/clusters?cluster_template_id=t1":                                 inv + "cluster_template_id. Value: 't1'. unable to convert to uuid. Error: Expected a uuid but received t1.",
 		"/v1/clusters?name=%00":                                               inv + "name. Value: '\\u0000'. " + noNUL,
 		"/v1/quotas?marker=zz":                                                inv + "marker. Value: 'zz'. unable to convert to int. Error: invalid literal for int() with base 10: 'zz'",
 		"/v1/quotas?all_tenants=zz":                                           inv + "all_tenants. Value: 'zz'. unable to convert to bool. Error: Unrecognized value 'zz', acceptable",

@@ -41,6 +41,7 @@ type Param struct {
 	Enum      []string
 	Since     int // minor version; 0 is all
 	Mandatory bool
+	Min       int // characters of a Text
 	Doc       string
 }
 
@@ -53,8 +54,8 @@ var (
 	}
 	clusterFilters = []Param{
 		{Name: "status", Type: Enum, Enum: statusNames(magnum.Statuses)},
-		{Name: "name", Type: Text},
-		{Name: "cluster_template_id", Type: Text, Doc: "UUID of the template."},
+		{Name: "name", Type: Text, Min: 1},
+		{Name: "cluster_template_id", Type: UUID, Doc: "UUID of the template."},
 		{Name: "health_status", Type: Enum, Enum: healthNames()},
 		{Name: "changed-since", Type: Timestamp, Doc: "Only what was made or changed at or after this time (ISO 8601)."},
 	}

@@ -200,6 +200,9 @@ func querySchema(r *api.Route, p *api.Param) object {
 	case api.Timestamp:
 		return object{"type": "string", "format": "date-time"}
 	}
+	if p.Min > 0 {
+		return object{"type": "string", "minLength": p.Min, "pattern": noNUL}
+	}
 	return text()
 }
 
