@@ -14,7 +14,6 @@ type request struct {
 	params   [3]string // of the path, in the order of endpoint.keys
 	args     []arg     // in the order of the route's Query
 	raw      []byte    // the body
-	global   string    // the caller's own request id
 	app      string    // what links begin with
 	w        answer
 }
@@ -81,13 +80,4 @@ func Raw(r *http.Request) []byte {
 		return rq.raw
 	}
 	return nil
-}
-
-// GlobalRequestID is the id under which the caller knows this request, if it
-// sent one: pass it on to other services, never show it as ours.
-func GlobalRequestID(ctx context.Context) string {
-	if rq := requestOf(ctx); rq != nil {
-		return rq.global
-	}
-	return ""
 }

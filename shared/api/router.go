@@ -252,9 +252,8 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rq := &request{cfg: &rt.cfg, version: MinVersion, app: appURL(r, rt.cfg.ProxyHeaders)}
 	rq.w.ResponseWriter = w
 	id := "req-" + uuid.NewString()
-	rq.global = globalID(r.Header.Get("X-Openstack-Request-Id"))
 	w.Header()["X-Openstack-Request-Id"] = []string{id}
-	ctx := context.WithValue(identity.WithRequestID(r.Context(), id), requestKey{}, rq)
+	ctx := context.WithValue(identity.WithRequestIDs(r.Context(), id, globalID(r.Header.Get("X-Openstack-Request-Id"))), requestKey{}, rq)
 	defer rt.recovered(ctx, rq)
 
 	if !rt.public[path] {
@@ -443,7 +442,8 @@ func (rt *Router) log(rq *request, r *http.Request, err error) {
 		operation = rq.endpoint.route.Operation
 	}
 	rt.cfg.Log.LogAttrs(r.Context(), slog.LevelError, "request failed",
-		slog.String("request_id", identity.RequestID(r.Context())), slog.String("operation", operation),
+		slog.String("request_id", identity.RequestID(r.Context())), slog.String("global_request_id", identity.GlobalRequestID(r.Context())),
+		slog.String("operation", operation),
 		slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Any("err", err))
 }
 

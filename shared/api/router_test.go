@@ -471,7 +471,7 @@ func TestRequestContext(t *testing.T) {
 	}
 	rt := newRouter(t, Config{IsAdmin: func(_ context.Context, c identity.Caller) bool { return c.ProjectID == "p" }},
 		echo(t, map[string]Handler{"nodegroup_show": func(w http.ResponseWriter, r *http.Request) error {
-			got.id, got.global = identity.RequestID(r.Context()), GlobalRequestID(r.Context())
+			got.id, got.global = identity.RequestID(r.Context()), identity.GlobalRequestID(r.Context())
 			got.caller, got.version, got.ident = identity.From(r.Context()), VersionOf(r.Context()), Path(r, "cluster_id")+"/"+Path(r, "nodegroup_id")
 			return NoContent(w)
 		}}))
@@ -484,7 +484,7 @@ func TestRequestContext(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	send(t, rt, "GET", "/v1/clusters/c/nodegroups/n", "", "OpenStack-API-Version", v112, "X-OpenStack-Request-ID", "req-XYZ")
-	if got.global != "" {
+	if got.global != got.id {
 		t.Errorf("took %q", got.global)
 	}
 }

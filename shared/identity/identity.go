@@ -53,13 +53,32 @@ func From(ctx context.Context) Caller {
 
 type requestKey struct{}
 
+// request is what a request is called, by us and by whoever made it.
+type request struct{ id, global string }
+
 // WithRequestID puts the request's id (req-…) into its context.
 func WithRequestID(ctx context.Context, id string) context.Context {
-	return context.WithValue(ctx, requestKey{}, id)
+	return WithRequestIDs(ctx, id, "")
+}
+
+// WithRequestIDs is WithRequestID for a request that its caller has given an id
+// too; empty if it has not.
+func WithRequestIDs(ctx context.Context, id, global string) context.Context {
+	return context.WithValue(ctx, requestKey{}, request{id, global})
 }
 
 // RequestID is the request's id, empty outside of one.
 func RequestID(ctx context.Context) string {
-	id, _ := ctx.Value(requestKey{}).(string)
-	return id
+	r, _ := ctx.Value(requestKey{}).(request)
+	return r.id
+}
+
+// GlobalRequestID is what other services are told: the caller's id, which all
+// services share, else ours. Never show it as ours.
+func GlobalRequestID(ctx context.Context) string {
+	r, _ := ctx.Value(requestKey{}).(request)
+	if r.global != "" {
+		return r.global
+	}
+	return r.id
 }

@@ -11,13 +11,13 @@ import (
 // maxAnswer bounds what is read of one answer, in bytes.
 const maxAnswer = 8 << 20
 
-// transport is under every call to OpenStack: it passes the request's id on,
-// bounds the answer and leaves a line in the debug log. Headers and bodies are
+// transport is under every call to OpenStack: it passes the id on that
+// all services know the request by (B02), bounds the answer and leaves a line in the debug log. Headers and bodies are
 // never logged: they hold tokens and secrets.
 type transport struct{ next http.RoundTripper }
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if id := identity.RequestID(r.Context()); id != "" {
+	if id := identity.GlobalRequestID(r.Context()); id != "" {
 		r = r.Clone(r.Context())
 		r.Header.Set("X-OpenStack-Request-Id", id)
 	}
