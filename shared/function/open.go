@@ -38,6 +38,9 @@ type Settings struct {
 	// BootVolumeSize holds where the label boot_volume_size is missing, in GB.
 	// magnum.conf [cinder] default_boot_volume_size.
 	BootVolumeSize int `envconfig:"CARAFE_DEFAULT_BOOT_VOLUME_SIZE" default:"0"`
+	// CheckTimeout bounds all that one request asks of the cloud to check the
+	// names in it, retries included; 0 leaves only the bound of each call, CARAFE_OPENSTACK_TIMEOUT.
+	CheckTimeout time.Duration `envconfig:"CARAFE_OPENSTACK_CHECK_TIMEOUT" default:"20s"`
 }
 
 // APIConfig is the API's part of the environment.
@@ -76,7 +79,7 @@ func NewPlatform(ctx context.Context, env *Env, db *postgres.DB, publisher event
 	if err != nil {
 		return nil, err
 	}
-	p.Checks = openstack.Checks{Cloud: p.Cloud, DefaultBootVolumeSize: s.BootVolumeSize}
+	p.Checks = openstack.Checks{Cloud: p.Cloud, DefaultBootVolumeSize: s.BootVolumeSize, Timeout: s.CheckTimeout}
 	if p.Secrets, err = secrets(env, s, db, vault); err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ type Checks struct {
 	// DefaultBootVolumeSize holds where the label boot_volume_size is missing,
 	// in GB. magnum.conf [cinder] default_boot_volume_size.
 	DefaultBootVolumeSize int
-	// Timeout bounds a whole check; 0 means 20 s.
+	// Timeout bounds a whole check; 0 leaves that to the bounds of its calls.
 	Timeout time.Duration
 }
 
@@ -93,11 +93,10 @@ func (c Checks) RootVolume(ctx context.Context, caller identity.Caller, labels m
 }
 
 func (c Checks) limit(ctx context.Context) (context.Context, context.CancelFunc) {
-	timeout := c.Timeout
-	if timeout == 0 {
-		timeout = 20 * time.Second
+	if c.Timeout == 0 {
+		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, timeout)
+	return context.WithTimeout(ctx, c.Timeout)
 }
 
 // lookups are the look-ups of one check, all on their way.
