@@ -52,18 +52,9 @@ func (s *server) operations(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	answer := struct {
-		Operations []operation `json:"operations"`
-		Next       string      `json:"next,omitempty"`
-	}{Operations: []operation{}}
-	for i, o := range rows {
-		if i == page.Limit {
-			answer.Next = api.Next(r, "clusters/"+c.UUID+"/operations", page, rows[i-1].ID)
-			break
-		}
-		answer.Operations = append(answer.Operations, operationOf(o))
-	}
-	return api.WriteJSON(w, http.StatusOK, answer)
+	return api.WritePage(w, r, page, api.List[magnum.Operation, operation]{Name: "operations", Path: "clusters/" + c.UUID + "/operations",
+		Rows: rows, ID: func(o *magnum.Operation) string { return o.ID },
+		Show: func(o *magnum.Operation) operation { return operationOf(*o) }})
 }
 
 func operationOf(o magnum.Operation) operation {
@@ -107,21 +98,15 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	answer := struct {
-		Events []notified `json:"events"`
-		Next   string     `json:"next,omitempty"`
-	}{Events: []notified{}}
-	for i, e := range rows {
-		if i == page.Limit {
-			answer.Next = api.Next(r, "clusters/"+c.UUID+"/events", page, rows[i-1].ID)
-			break
-		}
-		n := notified{ID: e.ID, Type: e.Type, Outcome: string(e.Outcome), Priority: e.Priority, RequestID: e.RequestID,
-			Time: api.Time(e.CreatedAt), PublishedAt: api.TimeOf(e.PublishedAt), Data: e.Data}
-		if e.OperationID != "" {
-			n.OperationID = &e.OperationID
-		}
-		answer.Events = append(answer.Events, n)
+	return api.WritePage(w, r, page, api.List[magnum.Event, notified]{Name: "events", Path: "clusters/" + c.UUID + "/events",
+		Rows: rows, ID: func(e *magnum.Event) string { return e.ID }, Show: notifiedOf})
+}
+
+func notifiedOf(e *magnum.Event) notified {
+	n := notified{ID: e.ID, Type: e.Type, Outcome: string(e.Outcome), Priority: e.Priority, RequestID: e.RequestID,
+		Time: api.Time(e.CreatedAt), PublishedAt: api.TimeOf(e.PublishedAt), Data: e.Data}
+	if e.OperationID != "" {
+		n.OperationID = &e.OperationID
 	}
-	return api.WriteJSON(w, http.StatusOK, answer)
+	return n
 }

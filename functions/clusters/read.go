@@ -5,6 +5,7 @@ import (
 
 	"carafe/shared/api"
 	"carafe/shared/identity"
+	"carafe/shared/lookup"
 	"carafe/shared/postgres"
 )
 
@@ -29,54 +30,26 @@ func (s *server) list(detail bool) api.Handler {
 		if err != nil {
 			return err
 		}
-		rows, more, err := s.page(r, caller, page, detail)
+		q := api.QueryOf(r)
+		filter := postgres.ClusterFilter{Status: q.Text("status"), Name: q.Text("name"),
+			ClusterTemplateID: q.Text("cluster_template_id"), HealthStatus: q.Text("health_status")}
+		if since := q.Time("changed-since"); !since.IsZero() {
+			filter.ChangedSince = &since
+		}
+		rows, err := s.db.Clusters.List(ctx, postgres.ScopeOf(caller, true), filter, lookup.Page(page), detail)
 		if err != nil {
 			return err
 		}
-		answer := struct {
-			Clusters any    `json:"clusters"`
-			Next     string `json:"next,omitempty"`
-		}{}
-		path := "clusters"
 		if detail {
-			path = "clusters/detail"
-			list := make([]full, len(rows))
-			for i := range rows {
-				list[i] = fullOf(ctx, &rows[i])
-			}
-			answer.Clusters = list
-		} else {
-			list := make([]listed, len(rows))
-			for i := range rows {
-				list[i] = listedOf(ctx, &rows[i])
-			}
-			answer.Clusters = list
+			return api.WritePage(w, r, page, api.List[postgres.ClusterRow, full]{Name: "clusters", Path: "clusters/detail", Rows: rows, ID: rowID,
+				Show: func(c *postgres.ClusterRow) full { return fullOf(ctx, c) }})
 		}
-		if more {
-			answer.Next = api.Next(r, path, page, rows[len(rows)-1].UUID)
-		}
-		return api.WriteJSON(w, http.StatusOK, answer)
+		return api.WritePage(w, r, page, api.List[postgres.ClusterRow, listed]{Name: "clusters", Path: "clusters", Rows: rows, ID: rowID,
+			Show: func(c *postgres.ClusterRow) listed { return listedOf(ctx, c) }})
 	}
 }
 
-// page reads one row more than asked for: it tells whether there is a next page.
-func (s *server) page(r *http.Request, caller identity.Caller, page api.Page, detail bool) ([]postgres.ClusterRow, bool, error) {
-	q := api.QueryOf(r)
-	filter := postgres.ClusterFilter{Status: q.Text("status"), Name: q.Text("name"),
-		ClusterTemplateID: q.Text("cluster_template_id"), HealthStatus: q.Text("health_status")}
-	if since := q.Time("changed-since"); !since.IsZero() {
-		filter.ChangedSince = &since
-	}
-	rows, err := s.db.Clusters.List(r.Context(), postgres.ScopeOf(caller, true), filter,
-		postgres.Page{Limit: page.Limit + 1, Marker: page.Marker, SortKey: page.SortKey, Desc: page.Desc}, detail)
-	if err == nil {
-		err = page.CheckSortKey()
-	}
-	if err != nil || len(rows) <= page.Limit {
-		return rows, false, err
-	}
-	return rows[:page.Limit], true, nil
-}
+func rowID(c *postgres.ClusterRow) string { return c.UUID }
 
 // show serves GET /v1/clusters/{ident}.
 func (s *server) show(w http.ResponseWriter, r *http.Request) error {

@@ -79,27 +79,13 @@ func (s *server) list(rule, allProjects, path string) api.Handler {
 		if err != nil {
 			return err
 		}
-		// One row more than asked for tells whether there is a next page.
-		rows, err := s.templates.List(r.Context(), postgres.ScopeOf(caller, true),
-			postgres.Page{Limit: page.Limit + 1, Marker: page.Marker, SortKey: page.SortKey, Desc: page.Desc})
-		if err == nil {
-			err = page.CheckSortKey()
-		}
+		rows, err := s.templates.List(r.Context(), postgres.ScopeOf(caller, true), lookup.Page(page))
 		if err != nil {
 			return err
 		}
-		answer := struct {
-			ClusterTemplates []template `json:"clustertemplates"`
-			Next             string     `json:"next,omitempty"`
-		}{ClusterTemplates: []template{}}
-		for i, t := range rows {
-			if i == page.Limit {
-				answer.Next = api.Next(r, path, page, rows[i-1].UUID)
-				break
-			}
-			answer.ClusterTemplates = append(answer.ClusterTemplates, templateOf(r.Context(), t))
-		}
-		return api.WriteJSON(w, http.StatusOK, answer)
+		return api.WritePage(w, r, page, api.List[magnum.ClusterTemplate, template]{Name: "clustertemplates", Path: path,
+			Rows: rows, ID: func(t *magnum.ClusterTemplate) string { return t.UUID },
+			Show: func(t *magnum.ClusterTemplate) template { return templateOf(r.Context(), *t) }})
 	}
 }
 

@@ -100,30 +100,18 @@ func (s *server) list(detail bool) api.Handler {
 		if err != nil {
 			return err
 		}
-		rows, err := s.db.Federations.List(ctx, postgres.ScopeOf(caller, false),
-			postgres.Page{Limit: page.Limit + 1, Marker: page.Marker, SortKey: page.SortKey, Desc: page.Desc})
-		if err == nil {
-			err = page.CheckSortKey()
-		}
+		rows, err := s.db.Federations.List(ctx, postgres.ScopeOf(caller, false), lookup.Page(page))
 		if err != nil {
 			return err
 		}
-		answer := struct {
-			Federations []any  `json:"federations"`
-			Next        string `json:"next,omitempty"`
-		}{Federations: []any{}}
-		for i, f := range rows {
-			if i == page.Limit {
-				answer.Next = api.Next(r, path, page, rows[i-1].UUID)
-				break
-			}
-			if detail {
-				answer.Federations = append(answer.Federations, fullOf(ctx, f))
-				continue
-			}
-			answer.Federations = append(answer.Federations, shortOf(ctx, f))
-		}
-		return api.WriteJSON(w, http.StatusOK, answer)
+		return api.WritePage(w, r, page, api.List[magnum.Federation, any]{Name: "federations", Path: path,
+			Rows: rows, ID: func(f *magnum.Federation) string { return f.UUID },
+			Show: func(f *magnum.Federation) any {
+				if detail {
+					return fullOf(ctx, *f)
+				}
+				return shortOf(ctx, *f)
+			}})
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"carafe/shared/function"
 	"carafe/shared/identity"
 	"carafe/shared/lookup"
+	"carafe/shared/magnum"
 	"carafe/shared/openstack"
 	"carafe/shared/policy"
 	"carafe/shared/postgres"
@@ -59,26 +60,13 @@ func (s *server) list(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	rows, err := s.db.NodeGroups.List(r.Context(), c.UUID, api.QueryOf(r).Text("role"),
-		postgres.Page{Limit: page.Limit + 1, Marker: page.Marker, SortKey: page.SortKey, Desc: page.Desc})
-	if err == nil {
-		err = page.CheckSortKey()
-	}
+	rows, err := s.db.NodeGroups.List(r.Context(), c.UUID, api.QueryOf(r).Text("role"), lookup.Page(page))
 	if err != nil {
 		return err
 	}
-	answer := struct {
-		NodeGroups []listed `json:"nodegroups"`
-		Next       string   `json:"next,omitempty"`
-	}{NodeGroups: []listed{}}
-	for i, n := range rows {
-		if i == page.Limit {
-			answer.Next = api.Next(r, "clusters/"+c.UUID+"/nodegroups", page, rows[i-1].UUID)
-			break
-		}
-		answer.NodeGroups = append(answer.NodeGroups, listedOf(n))
-	}
-	return api.WriteJSON(w, http.StatusOK, answer)
+	return api.WritePage(w, r, page, api.List[magnum.NodeGroup, listed]{Name: "nodegroups", Path: "clusters/" + c.UUID + "/nodegroups",
+		Rows: rows, ID: func(n *magnum.NodeGroup) string { return n.UUID },
+		Show: func(n *magnum.NodeGroup) listed { return listedOf(*n) }})
 }
 
 // show serves GET …/nodegroups/{ident}.

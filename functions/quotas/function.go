@@ -11,6 +11,7 @@ import (
 	"carafe/shared/fault"
 	"carafe/shared/function"
 	"carafe/shared/identity"
+	"carafe/shared/lookup"
 	"carafe/shared/magnum"
 	"carafe/shared/openstack"
 	"carafe/shared/policy"
@@ -77,26 +78,13 @@ func (s *server) list(w http.ResponseWriter, r *http.Request) error {
 	if caller.IsAdmin && api.QueryOf(r).Bool("all_tenants") {
 		project = ""
 	}
-	rows, err := s.quotas.List(r.Context(), project,
-		postgres.Page{Limit: page.Limit + 1, Marker: page.Marker, SortKey: page.SortKey, Desc: page.Desc})
-	if err == nil {
-		err = page.CheckSortKey()
-	}
+	rows, err := s.quotas.List(r.Context(), project, lookup.Page(page))
 	if err != nil {
 		return err
 	}
-	answer := struct {
-		Quotas []quota `json:"quotas"`
-		Next   string  `json:"next,omitempty"`
-	}{Quotas: []quota{}}
-	for i, q := range rows {
-		if i == page.Limit {
-			answer.Next = api.Next(r, "quotas", page, strconv.FormatInt(rows[i-1].ID, 10))
-			break
-		}
-		answer.Quotas = append(answer.Quotas, quotaOf(q))
-	}
-	return api.WriteJSON(w, http.StatusOK, answer)
+	return api.WritePage(w, r, page, api.List[magnum.Quota, quota]{Name: "quotas", Path: "quotas",
+		Rows: rows, ID: func(q *magnum.Quota) string { return strconv.FormatInt(q.ID, 10) },
+		Show: func(q *magnum.Quota) quota { return quotaOf(*q) }})
 }
 
 // show serves GET /v1/quotas/{project_id}/{resource}. A project without a quota

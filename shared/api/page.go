@@ -24,7 +24,7 @@ type Page struct {
 // the columns that one may sort by; nil where the order is fixed.
 //
 // Magnum looks for the marker before it looks at sort_key: with a marker, a
-// bad sort_key is only told by CheckSortKey, which belongs behind the look-up.
+// bad sort_key is only told by WritePage, behind the look-up.
 func ParsePage(r *http.Request, sortKeys []string) (Page, error) {
 	q := QueryOf(r)
 	p := Page{SortKey: "id", Limit: maxLimit(r)}
@@ -87,14 +87,37 @@ func maxLimit(r *http.Request) int {
 	return 1000
 }
 
-// CheckSortKey refuses a sort_key that is no column. Call it once the marker
-// has been found.
-func (p Page) CheckSortKey() error { return p.sortErr }
+// List is one page as it was read.
+type List[Row, Shown any] struct {
+	Name string // of the list in the body
+	Path string // behind /v1/
+	Rows []Row  // one more than the page holds, if there are more
+	ID   func(*Row) string
+	Show func(*Row) Shown
+}
 
-// Next is the address of the page behind this one; last is the uuid (of a
-// quota: the id) of its last object. Send it only if there are more rows. All
-// filters are carried on (B21). path is what stands behind /v1/.
-func Next(r *http.Request, path string, p Page, last string) string {
+// WritePage answers with a page of a list, and with the address of the next one
+// if there are more rows.
+func WritePage[Row, Shown any](w http.ResponseWriter, r *http.Request, p Page, l List[Row, Shown]) error {
+	if p.sortErr != nil {
+		return p.sortErr
+	}
+	body := make(map[string]any, 2)
+	if len(l.Rows) > p.Limit {
+		l.Rows = l.Rows[:p.Limit]
+		body["next"] = next(r, l.Path, p, l.ID(&l.Rows[p.Limit-1]))
+	}
+	shown := make([]Shown, len(l.Rows))
+	for i := range l.Rows {
+		shown[i] = l.Show(&l.Rows[i])
+	}
+	body[l.Name] = shown
+	return WriteJSON(w, http.StatusOK, body)
+}
+
+// next is the address of the page behind this one; last is the uuid (of a quota:
+// the id) of its last object. All filters are carried on (B21).
+func next(r *http.Request, path string, p Page, last string) string {
 	dir := "asc"
 	if p.Desc {
 		dir = "desc"

@@ -99,8 +99,8 @@ func checking(r Route) Handler {
 			if err != nil {
 				return err
 			}
-			if err := page.CheckSortKey(); err != nil {
-				return err
+			if page.sortErr != nil {
+				return page.sortErr
 			}
 		}
 		return NoContent(w)

@@ -53,6 +53,12 @@ func Ident(text string) postgres.Ident {
 	return postgres.Ident{UUID: i.UUID, Text: i.Text}
 }
 
+// Page asks for the rows of a page, and for one more, which tells whether there is
+// a next one.
+func Page(p api.Page) postgres.Page {
+	return postgres.Page{Limit: p.Limit + 1, Marker: p.Marker, SortKey: p.SortKey, Desc: p.Desc}
+}
+
 // Target is a cluster as policy rules see it.
 func Target(c magnum.Cluster) map[string]string {
 	return map[string]string{"project_id": c.ProjectID, "user_id": c.UserID, "name": c.Name, "uuid": c.UUID,
