@@ -3,6 +3,7 @@ package actions
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"carafe/shared/api"
 	"carafe/shared/conductor"
@@ -42,10 +43,24 @@ func (s *server) upgrade(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return nil, err
 		}
-		if err := s.checkUpgrade(ctx, subject, n, template); err != nil {
+		d, err := s.upgrader(subject, n, template)
+		if err != nil {
 			return nil, err
 		}
-		return s.wishUpgrade(ctx, tx, subject, n, template, *body.Int("max_batch_size"))
+		current := subject.Ref()
+		current.NodeGroups = slices.Clone(current.NodeGroups)
+		arguments := magnum.UpgradeArguments{ClusterTemplateID: template.UUID, PreviousClusterTemplateID: subject.Cluster.ClusterTemplateID,
+			MaxBatchSize: *body.Int("max_batch_size")}
+		if d.Describe().FollowsTemplate {
+			arguments.Previous = follow(subject, n, template)
+		}
+		subject.Cluster.ClusterTemplateID = template.UUID
+		err = d.Check(ctx, &current, driver.Cluster{Cluster: subject.Cluster, Template: template, NodeGroups: subject.NodeGroups,
+			Operation: magnum.Operation{Kind: magnum.ClusterUpgrade, NodeGroupID: &n.UUID}})
+		if err != nil {
+			return nil, err
+		}
+		return s.wishUpgrade(ctx, tx, subject, n, arguments)
 	})
 	if err != nil {
 		return err
@@ -53,25 +68,49 @@ func (s *server) upgrade(w http.ResponseWriter, r *http.Request) error {
 	return s.conductor.Accepted(w, r, c.UUID)
 }
 
-func (s *server) checkUpgrade(ctx context.Context, subject *conductor.Subject, n *magnum.NodeGroup, to magnum.ClusterTemplate) error {
+// upgrader gives the driver that is to upgrade the cluster, if it may be upgraded.
+func (s *server) upgrader(subject *conductor.Subject, n *magnum.NodeGroup, to magnum.ClusterTemplate) (driver.Driver, error) {
 	if !n.IsDefault && to.UUID != subject.Cluster.ClusterTemplateID {
-		return unfit("Nodegroup %s can be upgraded only to match cluster's template (%s).", n.Name, subject.Template.Name)
+		return nil, unfit("Nodegroup %s can be upgraded only to match cluster's template (%s).", n.Name, subject.Template.Name)
 	}
 	if err := conductor.Allow(magnum.Steady, subject.Cluster.Status, "Upgrading a cluster"); err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.compatible(subject, to); err != nil {
-		return err
+		return nil, err
 	}
-	d, err := s.drivers.Named(subject.Cluster.Driver)
-	if err != nil {
-		return err
+	return s.drivers.Named(subject.Cluster.Driver)
+}
+
+// follow gives the rows that the upgrade is about what the new template says, where
+// the user had not said otherwise, and returns what they had. An upgrade of the
+// default workers is one of the whole cluster. The version is what an upgrade is
+// for: it follows whatever was said.
+func follow(subject *conductor.Subject, n *magnum.NodeGroup, to magnum.ClusterTemplate) *magnum.UpgradePrevious {
+	was := &magnum.UpgradePrevious{Labels: subject.Cluster.Labels, NodeGroups: map[string]magnum.NodeGroupTemplate{}}
+	const version = "kube_tag"
+	labels := magnum.FollowLabels(was.Labels, subject.Template.Labels, to.Labels)
+	if tag, ok := to.Labels[version]; ok && labels[version] != "" {
+		labels[version] = tag
+	} else if !ok {
+		delete(labels, version) // the image says it
 	}
-	current := subject.Ref()
-	desired := driver.Cluster{Cluster: subject.Cluster, Template: to, NodeGroups: subject.NodeGroups,
-		Operation: magnum.Operation{Kind: magnum.ClusterUpgrade, NodeGroupID: &n.UUID}}
-	desired.Cluster.ClusterTemplateID = to.UUID
-	return d.Check(ctx, &current, desired)
+	subject.Cluster.Labels = labels
+	for i := range subject.NodeGroups {
+		g := &subject.NodeGroups[i]
+		if g.UUID != n.UUID && (!n.IsDefault || n.IsMaster()) {
+			continue
+		}
+		was.NodeGroups[g.UUID] = magnum.NodeGroupTemplate{ImageID: g.ImageID, Labels: g.Labels}
+		g.ImageID, g.Labels = &to.ImageID, magnum.FollowLabels(g.Labels, was.Labels, labels)
+		if _, ok := g.Labels[version]; ok {
+			g.Labels[version] = to.Labels[version]
+		}
+		if g.Labels[version] == "" {
+			delete(g.Labels, version)
+		}
+	}
+	return was
 }
 
 // compatible refuses a template for another kind of cluster, or another driver
@@ -104,14 +143,12 @@ func unfit(format string, args ...any) error {
 
 // wishUpgrade moves the cluster to the template, and all its groups with it.
 func (s *server) wishUpgrade(ctx context.Context, tx *postgres.Store, subject *conductor.Subject, n *magnum.NodeGroup,
-	to magnum.ClusterTemplate, batch int) (*conductor.Wish, error) {
-	arguments := magnum.UpgradeArguments{ClusterTemplateID: to.UUID, PreviousClusterTemplateID: subject.Cluster.ClusterTemplateID, MaxBatchSize: batch}
+	arguments magnum.UpgradeArguments) (*conductor.Wish, error) {
 	for i := range subject.NodeGroups {
 		if err := subject.BeginNodeGroup(ctx, tx, &subject.NodeGroups[i], magnum.UpdateInProgress, s.now()); err != nil {
 			return nil, err
 		}
 	}
-	subject.Cluster.ClusterTemplateID = to.UUID
 	if err := subject.Begin(ctx, tx, magnum.UpdateInProgress, s.now()); err != nil {
 		return nil, err
 	}

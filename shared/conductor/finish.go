@@ -70,8 +70,18 @@ func (s *Subject) takeBack(o magnum.Operation) {
 		}
 	case magnum.ClusterUpgrade:
 		a, err := Arguments[magnum.UpgradeArguments](o)
-		if err == nil && s.Cluster.ClusterTemplateID == a.ClusterTemplateID {
-			s.Cluster.ClusterTemplateID = a.PreviousClusterTemplateID
+		if err != nil || s.Cluster.ClusterTemplateID != a.ClusterTemplateID {
+			return
+		}
+		s.Cluster.ClusterTemplateID = a.PreviousClusterTemplateID
+		if a.Previous == nil {
+			return
+		}
+		s.Cluster.Labels = a.Previous.Labels
+		for uuid, was := range a.Previous.NodeGroups {
+			if n := s.NodeGroup(uuid); n != nil {
+				n.ImageID, n.Labels = was.ImageID, was.Labels
+			}
 		}
 	}
 }

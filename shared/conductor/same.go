@@ -11,7 +11,7 @@ import (
 func sameCluster(a, b magnum.Cluster) bool {
 	return a.UserID == b.UserID && a.ClusterTemplateID == b.ClusterTemplateID && same(a.StackID, b.StackID) &&
 		same(a.APIAddress, b.APIAddress) && a.Status == b.Status && same(a.StatusReason, b.StatusReason) &&
-		same(a.COEVersion, b.COEVersion) && same(a.ContainerVersion, b.ContainerVersion)
+		same(a.COEVersion, b.COEVersion) && same(a.ContainerVersion, b.ContainerVersion) && maps.Equal(a.Labels, b.Labels)
 }
 
 // sameNodeGroup compares what NodeGroups.Update stores.
@@ -19,7 +19,7 @@ func sameNodeGroup(a, b magnum.NodeGroup) bool {
 	return slices.Equal(a.NodeAddresses, b.NodeAddresses) && a.NodeCount == b.NodeCount &&
 		a.MinNodeCount == b.MinNodeCount && same(a.MaxNodeCount, b.MaxNodeCount) && same(a.StackID, b.StackID) &&
 		a.Status == b.Status && same(a.StatusReason, b.StatusReason) && same(a.ImageID, b.ImageID) &&
-		maps.Equal(a.NodeLabels, b.NodeLabels) && slices.EqualFunc(a.NodeTaints, b.NodeTaints, maps.Equal[map[string]string])
+		maps.Equal(a.Labels, b.Labels) && maps.Equal(a.NodeLabels, b.NodeLabels) && slices.EqualFunc(a.NodeTaints, b.NodeTaints, maps.Equal[map[string]string])
 }
 
 func same[T comparable](a, b *T) bool {

@@ -25,6 +25,9 @@ type Description struct {
 	// kind is stored.
 	RotateCA         bool
 	RotateCredential bool
+	// FollowsTemplate says that with an upgrade the rows take the new template's
+	// image and labels, where the user had not set others.
+	FollowsTemplate bool
 	// Credential asks for an application credential of the user's, made in
 	// the create request.
 	Credential bool

@@ -16,6 +16,20 @@ type UpgradeArguments struct {
 	ClusterTemplateID         string `json:"cluster_template_id"`
 	PreviousClusterTemplateID string `json:"previous_cluster_template_id"`
 	MaxBatchSize              int    `json:"max_batch_size"`
+	// Previous is what the rows had that the upgrade moved; nil: it moved none.
+	Previous *UpgradePrevious `json:"previous,omitempty"`
+}
+
+// UpgradePrevious are labels and, by uuid, node groups as they were before an upgrade.
+type UpgradePrevious struct {
+	Labels     map[string]string            `json:"labels"`
+	NodeGroups map[string]NodeGroupTemplate `json:"nodegroups"`
+}
+
+// NodeGroupTemplate is what a node group has of its template.
+type NodeGroupTemplate struct {
+	ImageID *string           `json:"image_id"`
+	Labels  map[string]string `json:"labels"`
 }
 
 // NodeGroupUpdateArguments belong to nodegroup.update.

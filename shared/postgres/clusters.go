@@ -287,7 +287,7 @@ func (x Clusters) Update(ctx context.Context, c *magnum.Cluster, now time.Time) 
 	v, err := x.s.UpdateCluster(ctx, sqlc.UpdateClusterParams{
 		UUID: c.UUID, Version: c.Version, UserID: c.UserID, ClusterTemplateID: c.ClusterTemplateID, StackID: c.StackID,
 		APIAddress: c.APIAddress, Status: string(c.Status), StatusReason: c.StatusReason, COEVersion: c.COEVersion,
-		ContainerVersion: c.ContainerVersion, UpdatedAt: &now,
+		ContainerVersion: c.ContainerVersion, Labels: notNilMap(c.Labels), UpdatedAt: &now,
 	})
 	if noRows(err) {
 		return fault.New(fault.Conflict, "Cluster %s was changed by another request. Read it again and repeat the change.", c.UUID)

@@ -149,7 +149,7 @@ func (x NodeGroups) Update(ctx context.Context, n *magnum.NodeGroup, now time.Ti
 	revision, err := x.s.UpdateNodeGroup(ctx, sqlc.UpdateNodeGroupParams{
 		UUID: n.UUID, Revision: n.Revision, NodeAddresses: addresses, NodeCount: n.NodeCount, MinNodeCount: n.MinNodeCount,
 		MaxNodeCount: n.MaxNodeCount, StackID: n.StackID, Status: string(n.Status), StatusReason: n.StatusReason,
-		NodeLabels: notNilMap(n.NodeLabels), NodeTaints: taints, ImageID: n.ImageID, UpdatedAt: &now,
+		NodeLabels: notNilMap(n.NodeLabels), NodeTaints: taints, ImageID: n.ImageID, Labels: notNilMap(n.Labels), UpdatedAt: &now,
 	})
 	if noRows(err) {
 		return fault.New(fault.Conflict, "Nodegroup %s was changed by another request. Read it again and repeat the change.", n.UUID)

@@ -171,9 +171,6 @@ func (w *wish) group(n magnum.NodeGroup, config Config) (group, error) {
 		return g, err
 	}
 	g.image = first(n.ImageID, &w.Template.ImageID)
-	if (n.IsDefault || w.Operation.Kind == magnum.ClusterUpgrade) && w.Template.ImageID != "" {
-		g.image = w.Template.ImageID // the rows of a group keep the image that it was made with
-	}
 	g.flavor = first(n.FlavorID, w.FlavorID, w.Template.FlavorID)
 	if n.IsMaster() {
 		g.flavor = first(n.FlavorID, w.MasterFlavorID, w.Template.MasterFlavorID, w.Template.FlavorID)
@@ -232,12 +229,6 @@ func (w *wish) checkMasters(resolved Resolved) error {
 // pickVersion takes the label kube_tag, else what the image says.
 func (w *wish) pickVersion(resolved Resolved) error {
 	version := w.masters.text("kube_tag")
-	if to := w.Template.Labels["kube_tag"]; w.Operation.Kind == magnum.ClusterUpgrade && to != "" {
-		version = to // an upgrade is to the template's version, whatever the cluster was made with
-		if err := byName["kube_tag"].Check(to); err != nil {
-			return err
-		}
-	}
 	image := resolved.Images[w.masters.image].KubeVersion
 	if version == "" {
 		version = image

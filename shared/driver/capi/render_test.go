@@ -263,17 +263,25 @@ func TestWorkersFollowTheControlPlane(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := live(t, first)
-	upgrade := func(s *Snapshot) Plan {
+	// moved is the input with the rows as the request for the upgrade leaves them.
+	moved := func(s *Snapshot, o magnum.Operation) Plan {
 		t.Helper()
 		in := groupInput(t)
-		in.Cluster.Template.Labels = map[string]string{"kube_tag": "v1.36.0"}
-		in.Cluster.Operation = magnum.Operation{Seq: 9, Kind: magnum.ClusterUpgrade, Arguments: []byte(`{"max_batch_size":2}`)}
-		in.Observed = s
+		in.Cluster.Template.ImageID, in.Cluster.Template.Labels = "image-2", map[string]string{"kube_tag": "v1.36.0"}
+		in.Cluster.Labels = map[string]string{"kube_tag": "v1.36.0"}
+		for i := range in.Cluster.NodeGroups {
+			in.Cluster.NodeGroups[i].ImageID = &in.Cluster.Template.ImageID
+		}
+		in.Cluster.Operation, in.Observed = o, s
 		p, err := Render(in)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return p
+	}
+	upgrade := func(s *Snapshot) Plan {
+		t.Helper()
+		return moved(s, magnum.Operation{Seq: 9, Kind: magnum.ClusterUpgrade, Arguments: []byte(`{"max_batch_size":2}`)})
 	}
 	// versions are those that a plan asks for, the control plane's first.
 	versions := func(p Plan) []string {
@@ -302,6 +310,15 @@ func TestWorkersFollowTheControlPlane(t *testing.T) {
 	}
 	if p := upgrade(s); len(p.Waits) > 0 || len(p.Rolls) > 0 {
 		t.Errorf("at the end: waits %v, rolls %v", p.Waits, p.Rolls)
+	}
+	// What comes later finds the rows and the objects in agreement.
+	for _, g := range groupInput(t).Cluster.NodeGroups {
+		for _, kind := range []magnum.OperationKind{magnum.ClusterResize, magnum.NodeGroupUpdate, magnum.ClusterUpgrade} {
+			p := moved(s, magnum.Operation{Seq: 10, Kind: kind, NodeGroupID: &g.UUID, Arguments: []byte(`{"max_batch_size":2}`)})
+			if missing := p.missing(s); missing != "" || len(p.Rolls) > 0 {
+				t.Errorf("%s of %s after the upgrade: %q is missing, rolls %v", kind, g.Name, missing, p.Rolls)
+			}
+		}
 	}
 }
 

@@ -35,7 +35,8 @@ SELECT * FROM clusters WHERE uuid = @uuid FOR UPDATE;
 UPDATE clusters SET
     version = version + 1, user_id = @user_id, cluster_template_id = @cluster_template_id,
     stack_id = @stack_id, api_address = @api_address, status = @status, status_reason = @status_reason,
-    coe_version = @coe_version, container_version = @container_version, updated_at = @updated_at
+    coe_version = @coe_version, container_version = @container_version, labels = @labels,
+    updated_at = @updated_at
 WHERE uuid = @uuid AND version = @version
 RETURNING version;
 

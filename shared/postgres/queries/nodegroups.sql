@@ -18,7 +18,7 @@ UPDATE nodegroups SET
     revision = revision + 1, node_addresses = @node_addresses, node_count = @node_count,
     min_node_count = @min_node_count, max_node_count = @max_node_count, stack_id = @stack_id,
     status = @status, status_reason = @status_reason, node_labels = @node_labels,
-    node_taints = @node_taints, image_id = @image_id, updated_at = @updated_at
+    node_taints = @node_taints, image_id = @image_id, labels = @labels, updated_at = @updated_at
 WHERE uuid = @uuid AND revision = @revision
 RETURNING revision;
 

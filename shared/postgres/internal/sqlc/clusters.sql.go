@@ -246,8 +246,9 @@ const updateCluster = `-- name: UpdateCluster :one
 UPDATE clusters SET
     version = version + 1, user_id = $1, cluster_template_id = $2,
     stack_id = $3, api_address = $4, status = $5, status_reason = $6,
-    coe_version = $7, container_version = $8, updated_at = $9
-WHERE uuid = $10 AND version = $11
+    coe_version = $7, container_version = $8, labels = $9,
+    updated_at = $10
+WHERE uuid = $11 AND version = $12
 RETURNING version
 `
 
@@ -260,6 +261,7 @@ type UpdateClusterParams struct {
 	StatusReason      *string
 	COEVersion        *string
 	ContainerVersion  *string
+	Labels            map[string]string
 	UpdatedAt         *time.Time
 	UUID              string
 	Version           int64
@@ -277,6 +279,7 @@ func (q *Queries) UpdateCluster(ctx context.Context, arg UpdateClusterParams) (i
 		arg.StatusReason,
 		arg.COEVersion,
 		arg.ContainerVersion,
+		arg.Labels,
 		arg.UpdatedAt,
 		arg.UUID,
 		arg.Version,

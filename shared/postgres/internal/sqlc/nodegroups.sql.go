@@ -207,8 +207,8 @@ UPDATE nodegroups SET
     revision = revision + 1, node_addresses = $1, node_count = $2,
     min_node_count = $3, max_node_count = $4, stack_id = $5,
     status = $6, status_reason = $7, node_labels = $8,
-    node_taints = $9, image_id = $10, updated_at = $11
-WHERE uuid = $12 AND revision = $13
+    node_taints = $9, image_id = $10, labels = $11, updated_at = $12
+WHERE uuid = $13 AND revision = $14
 RETURNING revision
 `
 
@@ -223,6 +223,7 @@ type UpdateNodeGroupParams struct {
 	NodeLabels    map[string]string
 	NodeTaints    []map[string]string
 	ImageID       *string
+	Labels        map[string]string
 	UpdatedAt     *time.Time
 	UUID          string
 	Revision      int64
@@ -240,6 +241,7 @@ func (q *Queries) UpdateNodeGroup(ctx context.Context, arg UpdateNodeGroupParams
 		arg.NodeLabels,
 		arg.NodeTaints,
 		arg.ImageID,
+		arg.Labels,
 		arg.UpdatedAt,
 		arg.UUID,
 		arg.Revision,
