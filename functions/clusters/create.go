@@ -1,10 +1,10 @@
 package clusters
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -72,7 +72,7 @@ func (s *server) prepare(ctx context.Context, caller identity.Caller, body api.V
 	if err != nil {
 		return nil, err
 	}
-	size := orElse(body.Int("docker_volume_size"), template.DockerVolumeSize)
+	size := cmp.Or(body.Int("docker_volume_size"), template.DockerVolumeSize)
 	if err := s.options.DockerVolume(template.DockerStorageDriver, size); err != nil {
 		return nil, err
 	}
@@ -132,12 +132,12 @@ func (s *server) clusterOf(caller identity.Caller, body api.Values, t magnum.Clu
 	now := s.now()
 	c := magnum.Cluster{
 		UUID: uuid.NewString(), ProjectID: caller.ProjectID, UserID: caller.UserID, ClusterTemplateID: t.UUID,
-		Keypair:          orElse(body.String("keypair"), t.KeypairID),
-		DockerVolumeSize: orElse(body.Int("docker_volume_size"), t.DockerVolumeSize),
-		MasterFlavorID:   orElse(body.String("master_flavor_id"), t.MasterFlavorID),
-		FlavorID:         orElse(body.String("flavor_id"), t.FlavorID),
-		FixedNetwork:     orElse(body.String("fixed_network"), t.FixedNetwork),
-		FixedSubnet:      orElse(body.String("fixed_subnet"), t.FixedSubnet),
+		Keypair:          cmp.Or(body.String("keypair"), t.KeypairID),
+		DockerVolumeSize: cmp.Or(body.Int("docker_volume_size"), t.DockerVolumeSize),
+		MasterFlavorID:   cmp.Or(body.String("master_flavor_id"), t.MasterFlavorID),
+		FlavorID:         cmp.Or(body.String("flavor_id"), t.FlavorID),
+		FixedNetwork:     cmp.Or(body.String("fixed_network"), t.FixedNetwork),
+		FixedSubnet:      cmp.Or(body.String("fixed_subnet"), t.FixedSubnet),
 		CreateTimeout:    body.Int("create_timeout"), DiscoveryURL: body.String("discovery_url"),
 		Labels: labelsOf(body, t), Status: magnum.CreateInProgress, HealthStatusReason: map[string]string{},
 		// An explicit null is not the template's value but the row's default.
@@ -163,13 +163,6 @@ func labelsOf(body api.Values, t magnum.ClusterTemplate) map[string]string {
 		return magnum.MergeLabels(t.Labels, own)
 	}
 	return own
-}
-
-func orElse[T any](own, otherwise *T) *T {
-	if own != nil {
-		return own
-	}
-	return otherwise
 }
 
 func orDefault(body api.Values, name string, template, null bool) bool {
@@ -226,9 +219,6 @@ func minNodes(labels map[string]string, nodes int) (int, error) {
 	return n, nil
 }
 
-// credentialTime bounds taking back a credential whose cluster was not stored.
-const credentialTime = 10 * time.Second
-
 // store makes the user's credential if the driver wants one, and then the rows,
 // the operation and its events in one transaction.
 func (s *server) store(ctx context.Context, caller identity.Caller, n *newCluster, keep *conductor.Remember) error {
@@ -260,11 +250,7 @@ func (s *server) store(ctx context.Context, caller identity.Caller, n *newCluste
 		return &conductor.Subject{Cluster: n.cluster, Template: n.template, NodeGroups: n.groups}, nil
 	})
 	if err != nil && credential != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), credentialTime)
-		defer cancel()
-		if back := s.conductor.Delegation.Revoke(ctx, caller.UserID, credential.ID, n.cluster.UUID); back != nil {
-			return fault.Wrap(fault.KindOf(err), back, "%s", fault.Text(err))
-		}
+		s.conductor.TakeBack(ctx, caller, n.cluster.UUID, credential.ID)
 	}
 	return err
 }

@@ -4,9 +4,7 @@ package credentials
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
-	"time"
 
 	"carafe/shared/api"
 	"carafe/shared/certstore"
@@ -64,7 +62,7 @@ func (s *server) rotate(w http.ResponseWriter, r *http.Request) error {
 	}
 	if err := s.accept(ctx, caller, c.UUID, made); err != nil {
 		if made != nil {
-			s.takeBack(ctx, caller, c.UUID, *made)
+			s.conductor.TakeBack(ctx, caller, c.UUID, made.ID)
 		}
 		return err
 	}
@@ -106,14 +104,4 @@ func (s *server) rotatable(c magnum.Cluster) (driver.Driver, error) {
 		return nil, fault.New(fault.Invalid, "Credential rotation is not supported by driver.")
 	}
 	return d, nil
-}
-
-// takeBack revokes a credential that came to nothing.
-func (s *server) takeBack(ctx context.Context, caller identity.Caller, clusterID string, made driver.Credential) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	if err := s.conductor.Delegation.Revoke(ctx, caller.UserID, made.ID, clusterID); err != nil {
-		slog.ErrorContext(ctx, "an unused application credential stays in Keystone", "cluster", clusterID,
-			"credential", made.ID, "user", caller.UserID, "err", err)
-	}
 }

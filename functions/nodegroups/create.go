@@ -1,6 +1,7 @@
 package nodegroups
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -76,8 +77,8 @@ func (s *server) prepare(ctx context.Context, caller identity.Caller, c magnum.C
 		return magnum.NodeGroup{}, template, err
 	}
 	n := magnum.NodeGroup{UUID: uuid.NewString(), Name: name, ClusterID: c.UUID, ProjectID: c.ProjectID,
-		DockerVolumeSize: orElse(body.Int("docker_volume_size"), c.DockerVolumeSize), // B59
-		FlavorID:         orElse(body.String("flavor_id"), c.FlavorID), ImageID: body.String("image_id"),
+		DockerVolumeSize: cmp.Or(body.Int("docker_volume_size"), c.DockerVolumeSize), // B59
+		FlavorID:         cmp.Or(body.String("flavor_id"), c.FlavorID), ImageID: body.String("image_id"),
 		NodeCount: *body.Int("node_count"), Role: *body.String("role"), MinNodeCount: *body.Int("min_node_count"),
 		MaxNodeCount: body.Int("max_node_count"), NodeLabels: body.Map("node_labels"), NodeTaints: body.Maps("node_taints"),
 		Labels: labelsOf(body, c), Status: magnum.CreateInProgress, CreatedAt: s.now()}
@@ -112,13 +113,6 @@ func labelsOf(body api.Values, c magnum.Cluster) map[string]string {
 		return magnum.MergeLabels(c.Labels, own)
 	}
 	return own
-}
-
-func orElse[T any](own, otherwise *T) *T {
-	if own != nil {
-		return own
-	}
-	return otherwise
 }
 
 // add stores the group with its cluster locked (PB-31, PB-32).
