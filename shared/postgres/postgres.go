@@ -115,11 +115,16 @@ func (db *DB) Ping(ctx context.Context) error { return classify(db.pool.Ping(ctx
 // gave way to another (SQLSTATE 40001, 40P01; PB-03).
 const txAttempts = 8
 
+// begin has PostgreSQL end a transaction whose process has fallen silent (its machine
+// is gone or frozen): it would hold its locks until TCP gives up, which takes hours.
+// It goes with the BEGIN and not with the connection, which a pooler may share.
+var begin = pgx.TxOptions{BeginQuery: `BEGIN; SET LOCAL idle_in_transaction_session_timeout = '10s'`}
+
 // InTx runs fn in one transaction and commits if it returns nil. fn may run
 // several times: it must not do anything outside of the transaction.
 func (db *DB) InTx(ctx context.Context, fn func(tx *Store) error) error {
 	for attempt := 1; ; attempt++ {
-		err := pgx.BeginFunc(ctx, db.pool, func(t pgx.Tx) error {
+		err := pgx.BeginTxFunc(ctx, db.pool, begin, func(t pgx.Tx) error {
 			s := storeOver(t)
 			return fn(&s)
 		})
