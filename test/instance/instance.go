@@ -180,6 +180,14 @@ func (i *Instance) End(s syscall.Signal) {
 	}
 }
 
+// Send sends a signal that does not end the process.
+func (i *Instance) Send(s syscall.Signal) {
+	i.t.Helper()
+	if err := i.cmd.Process.Signal(s); err != nil {
+		i.t.Error(err)
+	}
+}
+
 // Log is what the process wrote so far.
 func (i *Instance) Log() string { return i.log.String() }
 
