@@ -19,6 +19,19 @@ func TestOffUnlessAskedFor(t *testing.T) {
 	}
 }
 
+// The autoscaler takes a failed node for what it is only by its resource's status.
+func TestANodeThatCannotBeMade(t *testing.T) {
+	group := magnum.NodeGroup{UUID: "6b7f5c2e-8f0e-4a57-9a59-0c9d6c1f2a3b", Name: "workers", Status: magnum.UpdateInProgress}
+	s := (&tree{nodes: map[string][]driver.Node{group.UUID: {{Index: "a", ServerID: "server"}, {Index: "b"}, {Index: "c", Fault: "Quota exceeded"}}}}).nodesOf(group)
+	got := ""
+	for _, r := range s.resources {
+		got += r.name + " " + string(r.status) + " " + r.reason + "\n"
+	}
+	if want := "a CREATE_COMPLETE \nb CREATE_IN_PROGRESS \nc CREATE_FAILED Quota exceeded\n"; got != want {
+		t.Errorf("%s", got)
+	}
+}
+
 func TestWhoSeesWhat(t *testing.T) {
 	t.Setenv("CARAFE_STACKS", "true")
 	b := functiontest.New(t)

@@ -107,6 +107,9 @@ func (t *tree) nodesOf(n magnum.NodeGroup) *stack {
 			if n.Status == magnum.CreateFailed || n.Status == magnum.UpdateFailed {
 				status, reason = magnum.CreateFailed, s.reason
 			}
+			if x.Fault != "" {
+				status, reason = magnum.CreateFailed, x.Fault
+			}
 		}
 		one := &stack{id: n.UUID + "-" + x.Index, name: s.name + "-" + x.Index, status: status, reason: reason, created: n.CreatedAt, resources: []resource{
 			{name: server, physicalID: x.ServerID, kind: serverType, status: status, reason: reason},

@@ -177,6 +177,7 @@ type Node struct {
 	ServerID   string // Nova's, and the systemUUID that the node reports; empty: there is none yet
 	ProviderID string
 	Address    string
+	Fault      string // why there is no server; empty: nothing is known to be wrong
 }
 
 // HealthObserver is a Driver that knows the health of its clusters without

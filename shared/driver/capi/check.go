@@ -196,13 +196,14 @@ func (w *wish) checkNodes(s *Snapshot) error {
 		if g.IsMaster() {
 			return fault.New(fault.Invalid, "Nodes of the control plane cannot be named: etcd decides who goes.")
 		}
-		machines := s.machinesOf(g.UUID, false)
+		// One that goes already cannot go again: another would in its place.
+		machines := slices.DeleteFunc(s.machinesOf(g.UUID, false), func(m *clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() })
 		for _, n := range nodes {
-			if !slices.ContainsFunc(machines, func(m *clusterv1.Machine) bool { return isNode(m, n) }) {
+			if len(matching(machines, g.name, []string{n})) == 0 {
 				return fault.New(fault.Invalid, "The node %s is not in the node group %s.", n, g.Name)
 			}
 		}
-		marked := matching(machines, nodes)
+		marked := matching(machines, g.name, nodes)
 		if len(marked) < len(nodes) {
 			return fault.New(fault.Invalid, "nodes_to_remove names a node of %s twice: %s.", g.Name, strings.Join(nodes, ", "))
 		}

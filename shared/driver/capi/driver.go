@@ -35,6 +35,7 @@ var (
 	_ driver.HealthObserver    = (*Driver)(nil)
 	_ driver.CredentialRotator = (*Driver)(nil)
 	_ driver.LeafRotator       = (*Driver)(nil)
+	_ driver.NodeLister        = (*Driver)(nil)
 )
 
 // New reads what the configuration names; it calls nobody yet, so that a

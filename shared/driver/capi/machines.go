@@ -212,7 +212,7 @@ func (r *render) replicas(g *group, live *clusterv1.MachineDeployment) *int32 {
 	if len(nodes) == 0 || live == nil {
 		return &want
 	}
-	marked := r.match(g, nodes)
+	marked := matching(r.Observed.machinesOf(g.UUID, false), g.name, nodes)
 	for _, m := range marked {
 		r.plan.Mark = append(r.plan.Mark, m.Name)
 	}
@@ -265,30 +265,6 @@ func (r *render) unmark() {
 	}
 	slices.Sort(r.plan.Mark)
 	slices.Sort(r.plan.Unmark)
-}
-
-// match finds the machines of a group by server id, node name, machine name
-// or address.
-func (r *render) match(g *group, nodes []string) []*clusterv1.Machine {
-	return matching(r.Observed.machinesOf(g.UUID, g.IsMaster()), nodes)
-}
-
-func matching(machines []*clusterv1.Machine, nodes []string) []*clusterv1.Machine {
-	var out []*clusterv1.Machine
-	for _, m := range machines {
-		if slices.ContainsFunc(nodes, func(n string) bool { return isNode(m, n) }) {
-			out = append(out, m)
-		}
-	}
-	return out
-}
-
-func isNode(m *clusterv1.Machine, name string) bool {
-	id := m.Spec.ProviderID
-	if m.Name == name || m.Status.NodeRef.Name == name || id != "" && (id == name || strings.HasSuffix(id, "/"+name)) {
-		return true
-	}
-	return slices.ContainsFunc(m.Status.Addresses, func(a clusterv1.MachineAddress) bool { return a.Address == name })
 }
 
 // bounds are the autoscaler's annotations; the capacity lets it start from none.

@@ -253,17 +253,8 @@ func addresses(machines []*clusterv1.Machine) []string {
 		if m.Status.NodeRef.Name == "" || !m.DeletionTimestamp.IsZero() {
 			continue
 		}
-		internal, external := "", ""
-		for _, x := range m.Status.Addresses {
-			switch {
-			case x.Type == clusterv1.MachineExternalIP && external == "":
-				external = x.Address
-			case x.Type == clusterv1.MachineInternalIP && internal == "":
-				internal = x.Address
-			}
-		}
-		if address := cmp.Or(external, internal); address != "" {
-			out = append(out, address)
+		if a := address(m); a != "" {
+			out = append(out, a)
 		}
 	}
 	slices.Sort(out)
