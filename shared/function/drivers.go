@@ -6,6 +6,7 @@ import (
 
 	"carafe/shared/driver"
 	"carafe/shared/driver/capi"
+	"carafe/shared/telemetry"
 )
 
 // DriversConfig says which drivers a process has.
@@ -16,7 +17,7 @@ type DriversConfig struct {
 }
 
 // open makes the drivers.
-func (c DriversConfig) open(ctx context.Context, env *Env, p *Platform) (*driver.Registry, error) {
+func (c DriversConfig) open(ctx context.Context, env *Env, p *Platform, t *telemetry.Telemetry) (*driver.Registry, error) {
 	names := c.Names
 	if len(names) == 0 {
 		if names = []string{"capi"}; env.AuthStrategy == "noauth" {
@@ -37,7 +38,7 @@ func (c DriversConfig) open(ctx context.Context, env *Env, p *Platform) (*driver
 			if err := ReadConfig(&config); err != nil {
 				return nil, err
 			}
-			d, err := capi.New(ctx, config)
+			d, err := capi.New(ctx, config, t)
 			if err != nil {
 				return nil, fmt.Errorf("driver capi: %w", err)
 			}

@@ -83,7 +83,7 @@ func NewPlatform(ctx context.Context, env *Env, db *postgres.DB, publisher event
 	if p.Secrets, err = secrets(env, s, db, vault); err != nil {
 		return nil, err
 	}
-	if p.Drivers, err = s.Drivers.open(ctx, env, p); err != nil {
+	if p.Drivers, err = s.Drivers.open(ctx, env, p, t); err != nil {
 		return nil, err
 	}
 	p.Conductor = &conductor.Conductor{DB: db, Drivers: p.Drivers, Secrets: p.Secrets, Delegation: delegation,

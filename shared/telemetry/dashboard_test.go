@@ -50,6 +50,7 @@ func metricNames(t *testing.T) []string {
 	tel.Operation(t.Context(), "cluster.create", "failed", time.Second)
 	tel.Retry(t.Context(), "cluster.create", "Unavailable")
 	tel.LeaseLost(t.Context(), "cluster.create")
+	tel.Stuck(t.Context(), "k8s_capi")
 	if err := tel.ReadState(func(context.Context) (telemetry.State, error) { return fullState, nil }); err != nil {
 		t.Fatal(err)
 	}

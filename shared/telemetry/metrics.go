@@ -17,6 +17,7 @@ type instruments struct {
 	operations  metric.Float64Histogram
 	retries     metric.Int64Counter
 	leaseLosses metric.Int64Counter
+	stuck       metric.Int64Counter
 	meter       metric.Meter // nil: nothing is measured
 }
 
@@ -28,7 +29,7 @@ var (
 
 func declare(m metric.Meter) (instruments, error) {
 	i := instruments{meter: m}
-	var errs [5]error
+	var errs [6]error
 	i.requests, errs[0] = m.Float64Histogram("carafe.request.duration", metric.WithUnit("s"),
 		metric.WithDescription("From a request's arrival at a function to the first byte of its answer."),
 		metric.WithExplicitBucketBoundaries(requestSeconds...))
@@ -42,6 +43,8 @@ func declare(m metric.Meter) (instruments, error) {
 		metric.WithDescription("Attempts of operations that met a passing fault and are tried again."))
 	i.leaseLosses, errs[4] = m.Int64Counter("carafe.lease.losses",
 		metric.WithDescription("Handlers that found, when they wanted to write, that another holds their operation."))
+	i.stuck, errs[5] = m.Int64Counter("carafe.stuck.observations",
+		metric.WithDescription("Looks at a cluster in progress of which nothing had moved for long."))
 	return i, errors.Join(errs[:]...)
 }
 
@@ -67,6 +70,13 @@ func (t *Telemetry) Retry(ctx context.Context, kind, reason string) {
 func (t *Telemetry) LeaseLost(ctx context.Context, kind string) {
 	if t.measures() {
 		t.leaseLosses.Add(ctx, 1, metric.WithAttributes(attribute.String("kind", kind)))
+	}
+}
+
+// Stuck counts a look of a driver's at a cluster that is in progress and does not move.
+func (t *Telemetry) Stuck(ctx context.Context, driver string) {
+	if t.measures() {
+		t.stuck.Add(ctx, 1, metric.WithAttributes(attribute.String("driver", driver)))
 	}
 }
 

@@ -98,6 +98,7 @@ func TestTheConductorsNumbers(t *testing.T) {
 	tel.Operation(t.Context(), "cluster.create", "succeeded", 90*time.Second)
 	tel.Retry(t.Context(), "cluster.create", "Unavailable")
 	tel.LeaseLost(t.Context(), "cluster.delete")
+	tel.Stuck(t.Context(), "k8s_capi")
 	if err := tel.ReadState(func(context.Context) (telemetry.State, error) { return fullState, nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -106,6 +107,7 @@ func TestTheConductorsNumbers(t *testing.T) {
 		`carafe_operation_duration_seconds_bucket{kind="cluster.create",outcome="succeeded",le="60"} 0`,
 		`carafe_operation_retries_total{kind="cluster.create",reason="Unavailable"} 1`,
 		`carafe_lease_losses_total{kind="cluster.delete"} 1`,
+		`carafe_stuck_observations_total{driver="k8s_capi"} 1`,
 		`carafe_clusters{status="CREATE_COMPLETE"} 7`,
 		`carafe_clusters_health{health_status="UNHEALTHY"} 2`,
 		`carafe_nodegroups{status="CREATE_COMPLETE"} 9`,

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"carafe/shared/fault"
+	"carafe/shared/telemetry"
 )
 
 // client speaks to the management cluster: a few verbs on objects whose names
@@ -32,6 +33,8 @@ import (
 type client struct {
 	config Config
 	fixed  *rest.Config // of a test; nil: from the kubeconfig
+	// telemetry of the calls; nil: none.
+	telemetry *telemetry.Telemetry
 
 	mu       sync.Mutex
 	rest     rest.Interface
@@ -65,6 +68,7 @@ func (c *client) connect() (rest.Interface, error) {
 	// The time-out is a call's, not the wait's for its turn among QPS others.
 	config.QPS, config.Burst, config.Timeout = c.config.QPS, c.config.Burst, c.config.CallTimeout
 	config.UserAgent = "carafe"
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return c.telemetry.Transport("cluster-api", next) })
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()

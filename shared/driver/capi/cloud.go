@@ -54,7 +54,7 @@ func (d *Driver) openCloud(ctx context.Context, c cloud) (openStack, error) {
 		pool.AppendCertsFromPEM(d.caCert)
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
-	provider.HTTPClient = http.Client{Transport: transport, Timeout: cloudTimeout}
+	provider.HTTPClient = http.Client{Transport: d.telemetry.Transport("openstack", transport), Timeout: cloudTimeout}
 	err = openstack.Authenticate(ctx, provider, gophercloud.AuthOptions{
 		IdentityEndpoint: c.Auth.AuthURL, ApplicationCredentialID: c.Auth.ID, ApplicationCredentialSecret: c.Auth.Secret,
 	})

@@ -14,7 +14,7 @@ func driverOn(t *testing.T, o *capitest.OpenStack) *Driver {
 	t.Helper()
 	c := smallest().Config
 	c.AuthURL, c.Region, c.Interface, c.CreateParallel, c.PageSize = o.URL+"/v3/", "RegionOne", "public", 10, 500
-	d, err := New(t.Context(), c)
+	d, err := New(t.Context(), c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"carafe/shared/driver"
 	"carafe/shared/fault"
 	"carafe/shared/magnum"
+	"carafe/shared/telemetry"
 )
 
 // Driver is the driver. It holds no state but connections.
@@ -24,7 +25,9 @@ type Driver struct {
 	client *client
 	caCert []byte
 	addons *Addons
-	now    func() time.Time
+	// telemetry of the calls to the management cluster and to OpenStack; nil: none.
+	telemetry *telemetry.Telemetry
+	now       func() time.Time
 	// cloud opens OpenStack with a cluster's credential; nil: never.
 	cloud func(context.Context, cloud) (openStack, error)
 }
@@ -40,8 +43,12 @@ var (
 
 // New reads what the configuration names; it calls nobody yet, so that a
 // management cluster that is away stops no function from starting.
-func New(ctx context.Context, config Config) (*Driver, error) {
-	return NewFor(ctx, config, nil)
+func New(ctx context.Context, config Config, t *telemetry.Telemetry) (*Driver, error) {
+	d, err := NewFor(ctx, config, nil)
+	if err == nil {
+		d.telemetry, d.client.telemetry = t, t
+	}
+	return d, err
 }
 
 // NewFor is New with a connection of the caller's; nil: the kubeconfig's.

@@ -19,6 +19,7 @@ import (
 
 	"carafe/shared/driver"
 	"carafe/shared/magnum"
+	"carafe/shared/telemetry"
 )
 
 // management serves the LISTs of a management cluster, in pages.
@@ -132,6 +133,43 @@ func TestObserveAllCallsDoNotGrow(t *testing.T) {
 	// machines and groups.
 	if paged := cost(50, 25); paged < 2*many-4 || paged > 60 {
 		t.Errorf("in pages: %d calls", paged)
+	}
+}
+
+// Calls to the management cluster and looks at a cluster that does not move are counted.
+func TestTelemetry(t *testing.T) {
+	m := &management{lists: map[string][]any{}}
+	server := httptest.NewServer(m)
+	defer server.Close()
+	tel, err := telemetry.Start(t.Context(), telemetry.Config{MetricsAddress: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refs []driver.Ref
+	for i := range 3 {
+		refs = append(refs, m.put(t, i))
+	}
+	refs[1].Operation = &magnum.Operation{Seq: 9, Kind: magnum.ClusterResize}
+	refs[1].NodeGroups[1].NodeCount++ // nobody writes it: the rows are older than the objects
+	refs[1].Version = -1
+	c := smallest().Config
+	c.CreateParallel, c.QPS, c.Burst, c.PageSize = 10, 1000, 1000, 500
+	d, err := NewFor(t.Context(), c, &rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.telemetry, d.client.telemetry, d.now = tel, tel, func() time.Time { return testTime.Add(time.Hour) }
+	for i, r := range d.ObserveAll(t.Context(), refs) {
+		if r.Err != nil || i == 1 && !strings.Contains(r.Observation.Reason, "No progress for 60 min") {
+			t.Errorf("%d: %+v, %v", i, r.Observation, r.Err)
+		}
+	}
+	w := httptest.NewRecorder()
+	tel.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	for _, line := range []string{`carafe_stuck_observations_total{driver="k8s_capi"} 1`, fmt.Sprintf(`carafe_call_duration_seconds_count{code="200",method="GET",service="cluster-api"} %d`, m.calls.Load())} {
+		if !strings.Contains(w.Body.String(), line+"\n") {
+			t.Errorf("there is no %s in\n%s", line, w.Body)
+		}
 	}
 }
 

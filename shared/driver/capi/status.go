@@ -75,10 +75,20 @@ func assess(ref driver.Ref, s *Snapshot, config Config, applied bool, later []st
 	if names := without(ref.Labels); len(names) > 0 && ref.Operation != nil && ref.Operation.Kind == magnum.ClusterCreate {
 		o.Reason += " Labels without an effect here: " + strings.Join(names, ", ") + "."
 	}
-	if last := s.lastMove(); ref.Operation != nil && !last.IsZero() && now.Sub(last) > config.StuckAfter {
-		o.Reason += fmt.Sprintf(" No progress for %d min.", int(now.Sub(last).Minutes()))
+	if still := stuck(ref, s, config, now); still > 0 {
+		o.Reason += fmt.Sprintf(" No progress for %d min.", int(still.Minutes()))
 	}
 	return o
+}
+
+// stuck is how long nothing has moved of a cluster that an operation is to change;
+// 0: not for long.
+func stuck(ref driver.Ref, s *Snapshot, config Config, now time.Time) time.Duration {
+	last := s.lastMove()
+	if still := now.Sub(last); ref.Operation != nil && !last.IsZero() && still > config.StuckAfter {
+		return still
+	}
+	return 0
 }
 
 type assessment struct {

@@ -2,6 +2,7 @@ package capi
 
 import (
 	"context"
+	"log/slog"
 
 	"golang.org/x/sync/errgroup"
 
@@ -123,7 +124,12 @@ func (d *Driver) observe(ctx context.Context, ref driver.Ref, s *Snapshot, diale
 	if ref.Operation != nil {
 		d.askNova(ctx, s)
 	}
-	return assess(ref, s, d.config, applied, later, d.now()), nil
+	o := assess(ref, s, d.config, applied, later, d.now())
+	if still := stuck(ref, s, d.config, d.now()); still > 0 && o.Progress == driver.InProgress && !s.paused() {
+		slog.WarnContext(ctx, "nothing moves on the management cluster", "cluster", ref.UUID, "operation", ref.Operation.ID, "for", still, "reason", o.Reason)
+		d.telemetry.Stuck(ctx, d.Describe().Name)
+	}
+	return o, nil
 }
 
 // RotateCredential moves a cluster to a new application credential. No node is
