@@ -105,44 +105,101 @@ func NextEpoch(ctx context.Context, secrets postgres.Secrets, clusterID string) 
 // crash kept from being recorded. It makes nothing for a cluster whose
 // certificates are being deleted (fault Conflict).
 func (s *Store) Ensure(ctx context.Context, clusterID string, epoch int) error {
-	for _, kind := range pki.Kinds {
-		fresh, err := s.secrets.Certificates().Intend(ctx, clusterID, string(kind), epoch, s.cfg.Backend, s.now())
-		if err != nil {
-			return err
-		}
-		row, err := s.row(ctx, clusterID, epoch, kind)
-		if err != nil {
-			return err
-		}
+	kinds := make([]string, len(pki.Kinds))
+	for i, kind := range pki.Kinds {
+		kinds[i] = string(kind)
+	}
+	fresh, err := s.secrets.Certificates().Intend(ctx, clusterID, kinds, epoch, s.cfg.Backend, s.now())
+	if err != nil {
+		return err
+	}
+	rows, err := s.rows(ctx, clusterID, epoch)
+	if err != nil {
+		return err
+	}
+	var inDatabase, inVault []postgres.CertificateRow
+	for _, kind := range kinds {
+		n := slices.IndexFunc(rows, func(r postgres.CertificateRow) bool { return r.Kind == kind })
 		switch {
-		case row.State == postgres.SecretDeleting:
+		case n < 0 || rows[n].State == postgres.SecretDeleting:
 			return errDeleting(clusterID)
-		case row.Certificate != nil:
-			continue
+		case rows[n].Certificate != nil:
+		case rows[n].Backend == Barbican:
+			inVault = append(inVault, rows[n])
+		default:
+			inDatabase = append(inDatabase, rows[n])
 		}
-		if err := s.make(ctx, row, fresh); err != nil {
-			return fmt.Errorf("make the %s certificate of cluster %s: %w", kind, clusterID, err)
+	}
+	if err := s.makeInDatabase(ctx, rows, inDatabase); err != nil {
+		return fmt.Errorf("make the certificates of cluster %s: %w", clusterID, err)
+	}
+	for _, row := range inVault {
+		if err := s.makeInVault(ctx, row, fresh[row.Kind]); err != nil {
+			return fmt.Errorf("make the %s certificate of cluster %s: %w", row.Kind, clusterID, err)
 		}
 	}
 	return nil
 }
 
-// make generates the secret of a row, stores it and records where. A row that is
-// not fresh was intended by an earlier attempt, which may have stored a secret.
-func (s *Store) make(ctx context.Context, row postgres.CertificateRow, fresh bool) error {
-	if row.Backend == Barbican {
-		return s.makeInVault(ctx, row, fresh)
+// makeInDatabase makes the authorities that are missing side by side, then the
+// client certificate, and stores them together.
+func (s *Store) makeInDatabase(ctx context.Context, epoch, missing []postgres.CertificateRow) error {
+	if len(missing) == 0 {
+		return nil
 	}
-	pair, err := s.generate(ctx, row)
+	pairs := make([]driver.KeyPair, len(missing))
+	var group errgroup.Group
+	for i, row := range missing {
+		if kind := pki.Kind(row.Kind); kind.Authority() {
+			group.Go(func() (err error) {
+				pairs[i], err = s.issuer.Authority(kind, row.ClusterID, row.Epoch)
+				return err
+			})
+		}
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	done := make([]postgres.CompletedCertificate, len(missing))
+	for i, row := range missing {
+		if pki.Kind(row.Kind) == pki.Client {
+			ca, err := s.clientAuthority(ctx, epoch, missing, pairs)
+			if err != nil {
+				return err
+			}
+			if pairs[i], err = s.issuer.ClientPair(ca); err != nil {
+				return err
+			}
+		}
+		sealed, keyID := s.ring.seal(placeOf(row), pairs[i].Key)
+		var err error
+		if done[i], err = completed(row, pairs[i]); err != nil {
+			return err
+		}
+		done[i].SealedKey, done[i].KeyID = sealed, &keyID
+	}
+	recorded, err := s.secrets.Certificates().Complete(ctx, done...)
 	if err != nil {
 		return err
 	}
-	sealed, keyID := s.ring.seal(placeOf(row), pair.Key)
-	recorded, err := s.complete(ctx, row, pair, postgres.CompletedCertificate{SealedKey: sealed, KeyID: &keyID})
-	if err == nil && !recorded {
-		err = errOtherAttempt(row.ClusterID)
+	if recorded < len(done) {
+		return errOtherAttempt(missing[0].ClusterID)
 	}
-	return err
+	for i, row := range missing {
+		s.cache.put(placeOf(row), pairs[i])
+	}
+	return nil
+}
+
+// clientAuthority is the authority that signs an epoch's client certificate: one
+// that has just been made, or the epoch's.
+func (s *Store) clientAuthority(ctx context.Context, epoch, made []postgres.CertificateRow, pairs []driver.KeyPair) (*pki.Authority, error) {
+	kubernetes := func(r postgres.CertificateRow) bool { return r.Kind == string(pki.Kubernetes) }
+	if n := slices.IndexFunc(made, kubernetes); n >= 0 {
+		return pki.LoadAuthority(pairs[n])
+	}
+	n := slices.IndexFunc(epoch, kubernetes)
+	return s.authority(ctx, epoch[n])
 }
 
 // makeInVault never deletes a secret before a row names another: an attempt that
@@ -170,11 +227,16 @@ func (s *Store) makeInVault(ctx context.Context, row postgres.CertificateRow, fr
 			return err
 		}
 	}
-	recorded, err := s.complete(ctx, row, pair, postgres.CompletedCertificate{Ref: &ref})
+	done, err := completed(row, pair)
 	if err != nil {
 		return err
 	}
-	if !recorded {
+	done.Ref = &ref
+	recorded, err := s.secrets.Certificates().Complete(ctx, done)
+	if err != nil {
+		return err
+	}
+	if recorded == 0 {
 		// Another was quicker, or the cluster is being deleted. What is not named
 		// by the row is one too many.
 		now, err := s.row(ctx, row.ClusterID, row.Epoch, pki.Kind(row.Kind))
@@ -210,16 +272,16 @@ func (s *Store) adopt(ctx context.Context, refs []string) (ref string, pair driv
 	return "", driver.KeyPair{}, nil
 }
 
-// complete records a pair that is stored where done says.
-func (s *Store) complete(ctx context.Context, row postgres.CertificateRow, pair driver.KeyPair, done postgres.CompletedCertificate) (bool, error) {
+// completed is what becomes known of a row with its pair, apart from where the
+// key is.
+func completed(row postgres.CertificateRow, pair driver.KeyPair) (postgres.CompletedCertificate, error) {
 	c, err := pki.ParseCertificate(pair.Certificate)
 	if err != nil {
-		return false, err
+		return postgres.CompletedCertificate{}, err
 	}
 	text, serial := string(pair.Certificate), c.SerialNumber.Text(16)
-	done.ClusterID, done.Kind, done.Epoch = row.ClusterID, row.Kind, row.Epoch
-	done.Certificate, done.Serial, done.NotBefore, done.NotAfter = &text, &serial, &c.NotBefore, &c.NotAfter
-	return s.secrets.Certificates().Complete(ctx, done)
+	return postgres.CompletedCertificate{ClusterID: row.ClusterID, Kind: row.Kind, Epoch: row.Epoch,
+		Certificate: &text, Serial: &serial, NotBefore: &c.NotBefore, NotAfter: &c.NotAfter}, nil
 }
 
 func errOtherAttempt(clusterID string) error {

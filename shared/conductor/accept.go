@@ -139,7 +139,7 @@ func (c *Conductor) record(ctx context.Context, tx *postgres.Store, caller ident
 // replaced ends an operation that a later wish took the place of, if it still is
 // as o says.
 func (c *Conductor) replaced(ctx context.Context, tx *postgres.Store, s *Subject, o magnum.Operation, now time.Time) error {
-	moved, err := tx.Operations.Move(ctx, o, postgres.Move{To: magnum.Superseded}, now)
+	moved, err := tx.Operations.TryMove(ctx, o, postgres.Move{To: magnum.Superseded}, now)
 	if err != nil || !moved {
 		return err
 	}
@@ -149,7 +149,7 @@ func (c *Conductor) replaced(ctx context.Context, tx *postgres.Store, s *Subject
 // tellSuperseded gives an operation that a later wish replaced its one final
 // notification.
 func (c *Conductor) tellSuperseded(ctx context.Context, tx *postgres.Store, s *Subject, o magnum.Operation) error {
-	c.count(ctx, o, magnum.Superseded, c.Now())
+	c.count(ctx, tx, o, magnum.Superseded, c.Now())
 	if notificationType(o.Kind) == "" {
 		return nil
 	}

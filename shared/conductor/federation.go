@@ -107,13 +107,14 @@ func (c *Conductor) endFederation(ctx context.Context, o magnum.Operation, resul
 		}
 		switch {
 		case held.SupersededBy != nil:
-			_, err = tx.Operations.Move(ctx, held, postgres.Move{To: magnum.Superseded}, now)
+			c.count(ctx, tx, held, magnum.Superseded, now)
+			err = tx.Operations.Move(ctx, held, postgres.Move{To: magnum.Superseded}, now)
 		case result == nil:
 			err = c.closeFederation(ctx, tx, held, postgres.Move{To: magnum.Succeeded}, "COMPLETE", now)
 		case fault.Transient(result) && !past(held, now):
 			due := now.Add(backoff(held.Attempt))
 			slog.WarnContext(ctx, "operation will be tried again", "operation", o.ID, "kind", o.Kind, "federation", o.ClusterID, "due", due, "err", result)
-			if _, err = tx.Operations.Move(ctx, held, postgres.Move{To: magnum.Pending, DueAt: due, Error: fault.Text(result)}, now); err != nil {
+			if err = tx.Operations.Move(ctx, held, postgres.Move{To: magnum.Pending, DueAt: due, Error: fault.Text(result)}, now); err != nil {
 				return err
 			}
 			command := c.command(held, now)
@@ -130,9 +131,10 @@ func (c *Conductor) endFederation(ctx context.Context, o magnum.Operation, resul
 }
 
 func (c *Conductor) closeFederation(ctx context.Context, tx *postgres.Store, o magnum.Operation, m postgres.Move, ending string, now time.Time) error {
-	if _, err := tx.Operations.Move(ctx, o, m, now); err != nil {
+	if err := tx.Operations.Move(ctx, o, m, now); err != nil {
 		return err
 	}
+	c.count(ctx, tx, o, m.To, now)
 	f, err := tx.Federations.Lock(ctx, o.ClusterID)
 	if fault.Is(err, fault.NotFound) {
 		return nil

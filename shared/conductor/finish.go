@@ -129,29 +129,22 @@ func (s *Subject) Aggregate(ended []Ending, failure *string) *string {
 }
 
 // end writes endings down: rows, operations, final notifications and the ticks,
-// in the caller's transaction, which has locked the cluster. s is changed.
-func (c *Conductor) end(ctx context.Context, tx *postgres.Store, s *Subject, endings []Ending, now time.Time) error {
-	ticks, err := tx.Ticks.Of(ctx, []string{s.Cluster.UUID})
-	if err != nil {
-		return err
-	}
-	before := s.clone()
+// in the caller's transaction, which has locked the cluster. s is changed, and
+// was already since before. failure is what the ticks keep. ErrMoved: one of the
+// operations has gone on.
+func (c *Conductor) end(ctx context.Context, tx *postgres.Store, before, s *Subject, endings []Ending, failure *string, now time.Time) error {
 	for _, e := range endings {
 		move := postgres.Move{To: magnum.Succeeded}
 		if e.Failed {
 			move = postgres.Move{To: magnum.FailedOp, Error: e.Reason, ErrorCode: e.Code}
 		}
-		moved, err := tx.Operations.Move(ctx, e.Operation, move, now)
-		if err != nil {
+		if err := tx.Operations.Move(ctx, e.Operation, move, now); err != nil {
 			return err
 		}
-		if !moved {
-			return errLeaseLost
-		}
 		s.End(e)
-		c.count(ctx, e.Operation, move.To, now)
+		c.count(ctx, tx, e.Operation, move.To, now)
 	}
-	failure := s.Aggregate(endings, ticks[s.Cluster.UUID].Failure)
+	failure = s.Aggregate(endings, failure)
 	if err := c.store(ctx, tx, before, s, now); err != nil {
 		return err
 	}
@@ -166,7 +159,7 @@ func (c *Conductor) end(ctx context.Context, tx *postgres.Store, s *Subject, end
 			return err
 		}
 	}
-	return c.wakeNext(ctx, tx, s.Cluster.UUID, now)
+	return c.wake(ctx, tx, s, now)
 }
 
 // schedule sets the cluster's next looks: for its status while an operation
@@ -226,8 +219,17 @@ func (r *Run) endWith(ctx context.Context, e Ending) error {
 			return err
 		}
 		e.Operation = r.Operation
-		return r.end(ctx, tx, s, []Ending{e}, now)
+		return r.endAlone(ctx, tx, s, e, now)
 	})
+}
+
+// endAlone ends one operation of a subject as the transaction has read it.
+func (c *Conductor) endAlone(ctx context.Context, tx *postgres.Store, s *Subject, e Ending, now time.Time) error {
+	ticks, err := tx.Ticks.Of(ctx, []string{s.Cluster.UUID})
+	if err != nil {
+		return err
+	}
+	return c.end(ctx, tx, s.clone(), s, []Ending{e}, ticks[s.Cluster.UUID].Failure, now)
 }
 
 // Finish ends the operation with success in the transaction of its last step: the
@@ -246,23 +248,20 @@ func (r *Run) Finish(ctx context.Context, last func(tx *postgres.Store) error) e
 		if err := last(tx); err != nil {
 			return err
 		}
-		if _, err := tx.Operations.Move(ctx, r.Operation, postgres.Move{To: magnum.Succeeded}, now); err != nil {
+		if err := tx.Operations.Move(ctx, r.Operation, postgres.Move{To: magnum.Succeeded}, now); err != nil {
 			return err
 		}
+		r.count(ctx, tx, r.Operation, magnum.Succeeded, now)
 		s.Cluster.Status, s.Cluster.StatusReason = s.Cluster.Status.To("COMPLETE"), nil
 		return tx.Events.Add(ctx, r.notification(s, r.Operation, magnum.OutcomeSuccess, "", "", now))
 	})
 	r.finished = err == nil
-	if err == nil {
-		r.count(ctx, r.Operation, magnum.Succeeded, now)
-	}
 	return err
 }
 
-// count tells telemetry of an ending. Within a transaction it may come to nothing and
-// is counted again with the next attempt: rare enough for a metric.
-func (c *Conductor) count(ctx context.Context, o magnum.Operation, end magnum.OperationState, now time.Time) {
-	c.Telemetry.Operation(ctx, string(o.Kind), string(end), now.Sub(o.CreatedAt))
+// count tells telemetry of an ending, once it is written down.
+func (c *Conductor) count(ctx context.Context, tx *postgres.Store, o magnum.Operation, end magnum.OperationState, now time.Time) {
+	tx.OnCommit(func() { c.Telemetry.Operation(ctx, string(o.Kind), string(end), now.Sub(o.CreatedAt)) })
 }
 
 // endReplaced ends what the operation has replaced and a handler still holds, or

@@ -35,6 +35,7 @@ type Run struct {
 	Driver    driver.Driver
 	finished  bool
 	noAwait   bool
+	accepted  func(*Subject) // what to change once the operation waits
 }
 
 // DoNotAwait says in a step that awaits the driver that there is nothing to wait for.
@@ -170,7 +171,7 @@ func (r *Run) prepare(ctx context.Context) error {
 	if fault.Is(err, fault.NotFound) {
 		// Deleted meanwhile, with all that was to be changed about it.
 		r.finished = true
-		_, err = r.DB.Operations.Move(ctx, r.Operation, postgres.Move{To: magnum.Superseded, Error: "The cluster is gone."}, r.Now())
+		_, err = r.DB.Operations.TryMove(ctx, r.Operation, postgres.Move{To: magnum.Superseded, Error: "The cluster is gone."}, r.Now())
 		return err
 	}
 	if err != nil {
@@ -277,11 +278,19 @@ func (r *Run) lock(ctx context.Context, tx *postgres.Store) (*Subject, error) {
 func (r *Run) await(ctx context.Context, step string) error {
 	now := r.Now()
 	return r.DB.InTx(ctx, func(tx *postgres.Store) error {
-		if _, err := r.lock(ctx, tx); err != nil {
+		s, err := r.lock(ctx, tx)
+		if err != nil {
 			return err
 		}
+		if r.accepted != nil {
+			before := s.clone()
+			r.accepted(s)
+			if err := r.store(ctx, tx, before, s, now); err != nil {
+				return err
+			}
+		}
 		o := r.Operation
-		if _, err := tx.Operations.Move(ctx, o, postgres.Move{To: magnum.Waiting, Step: step}, now); err != nil {
+		if err := tx.Operations.Move(ctx, o, postgres.Move{To: magnum.Waiting, Step: step}, now); err != nil {
 			return err
 		}
 		ticks, err := tx.Ticks.Of(ctx, []string{o.ClusterID})
@@ -291,8 +300,19 @@ func (r *Run) await(ctx context.Context, step string) error {
 		if err := tx.Ticks.ScheduleSync(ctx, o.ClusterID, &now, 0, ticks[o.ClusterID].Failure); err != nil {
 			return err
 		}
-		return r.wakeNext(ctx, tx, o.ClusterID, now)
+		return r.wake(ctx, tx, s, now)
 	})
+}
+
+// wake has the oldest operation of a locked cluster that could be worked on now
+// looked at.
+func (c *Conductor) wake(ctx context.Context, tx *postgres.Store, s *Subject, now time.Time) error {
+	for _, o := range s.Open {
+		if o.State == magnum.Pending && !o.DueAt.After(now) {
+			return tx.Events.Add(ctx, c.command(o, now))
+		}
+	}
+	return nil
 }
 
 // wakeNext publishes the command of the cluster's next operation: while this one
@@ -375,9 +395,8 @@ func (r *Run) retry(ctx context.Context, cause error) error {
 		if o.SupersededBy != nil {
 			return r.overtaken(ctx, tx, o)
 		}
-		moved, err := tx.Operations.Move(ctx, o, postgres.Move{To: magnum.Pending, DueAt: due,
-			Error: fault.Text(cause), ErrorCode: string(fault.ReasonOf(cause))}, now)
-		if err != nil || !moved {
+		if err := tx.Operations.Move(ctx, o, postgres.Move{To: magnum.Pending, DueAt: due,
+			Error: fault.Text(cause), ErrorCode: string(fault.ReasonOf(cause))}, now); err != nil {
 			return err
 		}
 		command := r.command(o, now)

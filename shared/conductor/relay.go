@@ -2,6 +2,7 @@ package conductor
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"carafe/shared/fault"
@@ -39,8 +40,7 @@ func (c *Conductor) expire(ctx context.Context, o magnum.Operation) error {
 		}
 		cluster, err := tx.Clusters.Lock(ctx, o.ClusterID)
 		if fault.Is(err, fault.NotFound) {
-			_, err = tx.Operations.Move(ctx, o, postgres.Move{To: magnum.FailedOp, Error: "The cluster is gone."}, now)
-			return err
+			return tx.Operations.Move(ctx, o, postgres.Move{To: magnum.FailedOp, Error: "The cluster is gone."}, now)
 		}
 		if err != nil {
 			return err
@@ -56,9 +56,9 @@ func (c *Conductor) expire(ctx context.Context, o magnum.Operation) error {
 			return c.wakeNext(ctx, tx, o.ClusterID, now)
 		}
 		why := overdue(o, s)
-		return c.end(ctx, tx, s, []Ending{{Operation: o, Failed: true, Reason: fault.Text(why), Code: string(fault.ReasonOf(why))}}, now)
+		return c.endAlone(ctx, tx, s, Ending{Operation: o, Failed: true, Reason: fault.Text(why), Code: string(fault.ReasonOf(why))}, now)
 	})
-	if err == errLeaseLost { // it has moved on since it was found
+	if errors.Is(err, postgres.ErrMoved) { // it has moved on since it was found
 		return nil
 	}
 	return err

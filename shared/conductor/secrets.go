@@ -29,7 +29,7 @@ func (r *Run) EnsureCertificates(ctx context.Context) error {
 	if err := r.Secrets.Ensure(ctx, r.Operation.ClusterID, first); err != nil {
 		return err
 	}
-	return r.Change(ctx, func(tx *postgres.Store, _ *Subject) error {
+	return r.InTx(ctx, func(tx *postgres.Store) error {
 		return certstore.Activate(ctx, tx.Secrets, r.Operation.ClusterID, first)
 	})
 }
@@ -98,7 +98,7 @@ func Apply() Step {
 		if err != nil || accepted.StackID == "" {
 			return err
 		}
-		return r.Change(ctx, func(_ *postgres.Store, s *Subject) error {
+		r.accepted = func(s *Subject) {
 			s.Cluster.StackID = orKeep(s.Cluster.StackID, accepted.StackID)
 			for i := range s.NodeGroups {
 				// Another group's own is known by what is seen of it.
@@ -106,7 +106,7 @@ func Apply() Step {
 					n.StackID = s.Cluster.StackID
 				}
 			}
-			return nil
-		})
+		}
+		return nil
 	}}
 }

@@ -2,6 +2,7 @@ package conductor
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -18,14 +19,36 @@ import (
 // drivers that look at each by itself.
 const observeAtOnce = 32
 
+// What was seen of many clusters is stored in one transaction, and few of these
+// run side by side: requests come first.
+const (
+	together    = 50
+	storeAtOnce = 2
+)
+
 // missesToExplain is how many looks in a row must fail before the user is told.
 const missesToExplain = 3
+
+// sight is what was seen of a cluster, beside its rows as they were then.
+type sight struct {
+	was    *Subject
+	tick   postgres.Tick
+	result driver.Result
+}
 
 // Sync looks at the clusters and stores what has become of them. One that
 // cannot be looked at does not keep the others; an error means that the
 // database could not be read.
 func (c *Conductor) Sync(ctx context.Context, clusterIDs []string) error {
-	subjects, ticks, err := c.loadMany(ctx, clusterIDs)
+	clusters, err := c.DB.Clusters.Many(ctx, clusterIDs)
+	if err != nil {
+		return err
+	}
+	subjects, err := loadMany(ctx, &c.DB.Store, clusters)
+	if err != nil {
+		return err
+	}
+	ticks, err := c.DB.Ticks.Of(ctx, clusterIDs)
 	if err != nil {
 		return err
 	}
@@ -33,54 +56,53 @@ func (c *Conductor) Sync(ctx context.Context, clusterIDs []string) error {
 	for _, s := range subjects {
 		byDriver[s.Cluster.Driver] = append(byDriver[s.Cluster.Driver], s)
 	}
-	var group errgroup.Group
-	group.SetLimit(observeAtOnce)
+	var sights []sight
 	for name, list := range byDriver {
-		results := c.observe(ctx, name, list)
-		for i, s := range list {
-			group.Go(func() error {
-				if err := c.apply(ctx, s, ticks[s.Cluster.UUID], results[i]); err != nil && ctx.Err() == nil {
-					slog.ErrorContext(ctx, "store observation", "cluster", s.Cluster.UUID, "err", err)
-				}
-				return nil
-			})
+		for i, result := range c.observe(ctx, name, list) {
+			l := sight{was: list[i], tick: ticks[list[i].Cluster.UUID], result: result}
+			if result.Err != nil {
+				slog.WarnContext(ctx, "observe cluster", "cluster", l.was.Cluster.UUID, "misses", l.tick.SyncMisses+1, "err", result.Err)
+			}
+			if l.news() {
+				sights = append(sights, l)
+			}
 		}
+	}
+	var group errgroup.Group
+	group.SetLimit(storeAtOnce)
+	for some := range slices.Chunk(sights, together) {
+		group.Go(func() error {
+			c.storeSights(ctx, some)
+			return nil
+		})
 	}
 	return group.Wait()
 }
 
-// loadMany reads many subjects with a handful of statements.
-func (c *Conductor) loadMany(ctx context.Context, clusterIDs []string) ([]*Subject, map[string]postgres.Tick, error) {
-	clusters, err := c.DB.Clusters.Many(ctx, clusterIDs)
-	if err != nil {
-		return nil, nil, err
-	}
-	var templateIDs []string
-	for _, k := range clusters {
-		templateIDs = append(templateIDs, k.ClusterTemplateID)
+// loadMany is load for many clusters, in one statement for each table.
+func loadMany(ctx context.Context, s *postgres.Store, clusters []magnum.Cluster) ([]*Subject, error) {
+	clusterIDs, templateIDs := make([]string, len(clusters)), make([]string, len(clusters))
+	for i, k := range clusters {
+		clusterIDs[i], templateIDs[i] = k.UUID, k.ClusterTemplateID
 	}
 	slices.Sort(templateIDs)
-	templates, err := c.DB.Templates.Many(ctx, slices.Compact(templateIDs))
+	templates, err := s.Templates.Many(ctx, slices.Compact(templateIDs))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	groups, err := c.DB.NodeGroups.OfClusters(ctx, clusterIDs)
+	groups, err := s.NodeGroups.OfClusters(ctx, clusterIDs)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	open, err := c.DB.Operations.OpenOf(ctx, clusterIDs)
+	open, err := s.Operations.OpenOf(ctx, clusterIDs)
 	if err != nil {
-		return nil, nil, err
-	}
-	ticks, err := c.DB.Ticks.Of(ctx, clusterIDs)
-	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	subjects := make([]*Subject, len(clusters))
 	for i, k := range clusters {
 		subjects[i] = &Subject{Cluster: k, Template: templates[k.ClusterTemplateID], NodeGroups: groups[k.UUID], Open: counting(open[k.UUID])}
 	}
-	return subjects, ticks, nil
+	return subjects, nil
 }
 
 // observe asks the driver about all subjects; each result stands at its place.
@@ -116,80 +138,113 @@ func (c *Conductor) observe(ctx context.Context, name string, subjects []*Subjec
 	return results
 }
 
-// apply stores one result, if the cluster is still as it was when it was looked at.
-func (c *Conductor) apply(ctx context.Context, was *Subject, tick postgres.Tick, result driver.Result) error {
-	if result.Err != nil {
-		return c.miss(ctx, was, tick, result.Err)
+// news tells whether there is anything to write down.
+func (l sight) news() bool {
+	if l.result.Err != nil || l.tick.SyncMisses > 0 {
+		return true
 	}
-	after := was.clone()
-	seen := after.See(result.Observation)
-	if len(seen.Ended)+len(seen.Resumed) == 0 && tick.SyncMisses == 0 && !changed(was, after) {
-		return nil
+	after := l.was.clone()
+	seen := after.See(l.result.Observation)
+	return len(seen.Ended)+len(seen.Resumed) > 0 || changed(l.was, after)
+}
+
+// current tells whether the cluster is the version that was looked at, with the
+// same operations in the same states: else the observation may be older than what
+// a request has since asked for (PB-23).
+func (l sight) current(s *Subject) bool {
+	return s.Cluster.Version == l.was.Cluster.Version && slices.EqualFunc(s.Open, l.was.Open, func(a, b magnum.Operation) bool {
+		return a.ID == b.ID && a.State == b.State && a.Fence == b.Fence
+	})
+}
+
+// storeSights writes down what was seen of some clusters. What cannot be written
+// of one of them does not keep the others.
+func (c *Conductor) storeSights(ctx context.Context, sights []sight) {
+	err := c.storeTogether(ctx, sights)
+	switch {
+	case err == nil || ctx.Err() != nil || errors.Is(err, postgres.ErrMoved) && len(sights) == 1:
+	case len(sights) == 1 || fault.Transient(err):
+		slog.ErrorContext(ctx, "store observations", "cluster", sights[0].was.Cluster.UUID, "clusters", len(sights), "err", err)
+	default:
+		for i := range sights {
+			c.storeSights(ctx, sights[i:i+1])
+		}
 	}
-	now := c.Now()
+}
+
+// storeTogether leaves out clusters that somebody else is changing, or has
+// changed since they were looked at: the next tick looks again.
+func (c *Conductor) storeTogether(ctx context.Context, sights []sight) error {
+	byID, ids := make(map[string]sight, len(sights)), make([]string, len(sights))
+	for i, l := range sights {
+		ids[i] = l.was.Cluster.UUID
+		byID[ids[i]] = l
+	}
+	now, publish := c.Now(), false
 	err := c.DB.InTx(ctx, func(tx *postgres.Store) error {
-		s, current, err := c.lockAsSeen(ctx, tx, was)
-		if err != nil || !current {
+		clusters, err := tx.Clusters.LockAll(ctx, ids)
+		if err != nil {
 			return err
 		}
-		before := s.clone()
-		seen := s.See(result.Observation)
-		if err := c.store(ctx, tx, before, s, now); err != nil {
+		subjects, err := loadMany(ctx, tx, clusters)
+		if err != nil {
 			return err
 		}
-		for _, o := range seen.Resumed {
-			if err := c.resume(ctx, tx, s, o, now); err != nil {
+		publish = false
+		for _, s := range subjects {
+			l := byID[s.Cluster.UUID]
+			if !l.current(s) {
+				continue
+			}
+			if l.result.Err != nil {
+				err = c.miss(ctx, tx, s, l, now)
+			} else {
+				var posted bool
+				posted, err = c.see(ctx, tx, s, l, now)
+				publish = publish || posted
+			}
+			if err != nil {
 				return err
 			}
 		}
-		if len(seen.Ended) == 0 {
-			return c.schedule(ctx, tx, s, 0, tick.Failure, now)
-		}
-		return c.endSeen(ctx, tx, s, seen, now)
+		return nil
 	})
-	if err == nil && len(seen.Ended)+len(seen.Resumed) > 0 {
+	if err == nil && publish {
 		c.Published(ctx)
 	}
 	return err
 }
 
-// lockAsSeen locks the cluster and tells whether it is the version that was
-// observed, with the same operations in the same states: else the observation
-// may be older than what a request has since asked for (PB-23).
-func (c *Conductor) lockAsSeen(ctx context.Context, tx *postgres.Store, was *Subject) (*Subject, bool, error) {
-	cluster, err := tx.Clusters.Lock(ctx, was.Cluster.UUID)
-	if fault.Is(err, fault.NotFound) {
-		return nil, false, nil
+// see writes down what was seen of a locked cluster. It tells whether events
+// wait for the commit.
+func (c *Conductor) see(ctx context.Context, tx *postgres.Store, s *Subject, l sight, now time.Time) (bool, error) {
+	before := s.clone()
+	seen := s.See(l.result.Observation)
+	for _, o := range seen.Resumed {
+		if err := c.resume(ctx, tx, s, o, now); err != nil {
+			return false, err
+		}
 	}
-	if err != nil || cluster.Version != was.Cluster.Version {
-		return nil, false, err
+	if len(seen.Ended) == 0 {
+		if err := c.store(ctx, tx, before, s, now); err != nil {
+			return false, err
+		}
+		return len(seen.Resumed) > 0, c.schedule(ctx, tx, s, 0, l.tick.Failure, now)
 	}
-	s, err := load(ctx, tx, cluster)
-	if err != nil {
-		return nil, false, err
-	}
-	current := slices.EqualFunc(s.Open, was.Open, func(a, b magnum.Operation) bool {
-		return a.ID == b.ID && a.State == b.State && a.Fence == b.Fence
-	})
-	return s, current, nil
-}
-
-// endSeen ends operations and removes the groups that are gone.
-func (c *Conductor) endSeen(ctx context.Context, tx *postgres.Store, s *Subject, seen Seen, now time.Time) error {
-	if err := c.end(ctx, tx, s, seen.Ended, now); err != nil {
-		return err
+	if err := c.end(ctx, tx, before, s, seen.Ended, l.tick.Failure, now); err != nil {
+		return false, err
 	}
 	for _, uuid := range seen.Removed {
 		if err := tx.NodeGroups.Delete(ctx, uuid); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // resume hands an operation that waited back to its function.
 func (c *Conductor) resume(ctx context.Context, tx *postgres.Store, s *Subject, o magnum.Operation, now time.Time) error {
-	if _, err := tx.Operations.Move(ctx, o, postgres.Move{To: magnum.Pending, DueAt: now}, now); err != nil {
+	if err := tx.Operations.Move(ctx, o, postgres.Move{To: magnum.Pending, DueAt: now}, now); err != nil {
 		return err
 	}
 	for i := range s.Open {
@@ -207,23 +262,15 @@ func changed(a, b *Subject) bool {
 
 // miss counts a look that failed. It never ends an operation: that is the
 // deadline's to do.
-func (c *Conductor) miss(ctx context.Context, was *Subject, tick postgres.Tick, cause error) error {
-	now := c.Now()
-	misses := tick.SyncMisses + 1
-	slog.WarnContext(ctx, "observe cluster", "cluster", was.Cluster.UUID, "misses", misses, "err", cause)
-	return c.DB.InTx(ctx, func(tx *postgres.Store) error {
-		s, current, err := c.lockAsSeen(ctx, tx, was)
-		if err != nil || !current {
+func (c *Conductor) miss(ctx context.Context, tx *postgres.Store, s *Subject, l sight, now time.Time) error {
+	misses := l.tick.SyncMisses + 1
+	if misses >= missesToExplain && s.Cluster.Status.InProgress() {
+		before := s.clone()
+		reason := "Waiting: " + fault.Text(l.result.Err)
+		s.Cluster.StatusReason = &reason
+		if err := c.store(ctx, tx, before, s, now); err != nil {
 			return err
 		}
-		if misses >= missesToExplain && s.Cluster.Status.InProgress() {
-			before := s.clone()
-			reason := "Waiting: " + fault.Text(cause)
-			s.Cluster.StatusReason = &reason
-			if err := c.store(ctx, tx, before, s, now); err != nil {
-				return err
-			}
-		}
-		return c.schedule(ctx, tx, s, misses, tick.Failure, now)
-	})
+	}
+	return c.schedule(ctx, tx, s, misses, l.tick.Failure, now)
 }

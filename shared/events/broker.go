@@ -46,6 +46,9 @@ type Broker struct {
 	inFlight sync.WaitGroup
 
 	mu sync.Mutex
+	// delivered are the events to be marked with the next claim. Should the process
+	// die before that, they are delivered once more.
+	delivered []string
 	// taken remembers which triggers have delivered an event that others have not
 	// yet, so that those get no duplicate. It is lost with the process.
 	taken map[string]map[string]bool
@@ -76,7 +79,10 @@ func (b *Broker) Publish(context.Context) {
 func (b *Broker) Run(ctx context.Context) {
 	deliveries, stop := drainable(ctx)
 	defer stop()
-	defer b.inFlight.Wait()
+	defer func() {
+		b.inFlight.Wait()
+		b.mark(context.WithoutCancel(ctx))
+	}()
 	poll := time.NewTicker(brokerPoll)
 	defer poll.Stop()
 	for {
@@ -121,6 +127,7 @@ func (b *Broker) claim(ctx, deliveries context.Context) (int, error) {
 			full = true
 		}
 	}
+	b.mark(ctx)
 	rows, err := b.outbox.Claim(ctx, b.owner, b.now(), b.now().Add(b.lease), int32(free))
 	for range free - len(rows) {
 		<-b.slots
@@ -137,6 +144,22 @@ func (b *Broker) claim(ctx, deliveries context.Context) (int, error) {
 	return len(rows), err
 }
 
+// mark writes down what has been delivered, all of it in one statement.
+func (b *Broker) mark(ctx context.Context) {
+	b.mu.Lock()
+	ids := b.delivered
+	b.delivered = nil
+	b.mu.Unlock()
+	if len(ids) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
+	defer cancel()
+	if err := b.outbox.MarkPublished(ctx, ids, b.owner, b.now()); err != nil {
+		slog.ErrorContext(ctx, "mark events", "events", ids, "err", err)
+	}
+}
+
 // deliver brings one event to all who want it, and settles its row.
 func (b *Broker) deliver(ctx context.Context, row magnum.Event) {
 	wait, err := b.offer(ctx, row)
@@ -144,9 +167,9 @@ func (b *Broker) deliver(ctx context.Context, row magnum.Event) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer cancel()
 	if err == nil {
-		if _, err := b.outbox.MarkPublished(ctx, row.ID, b.owner, b.now()); err != nil {
-			slog.ErrorContext(ctx, "mark event", "event", row.ID, "err", err)
-		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.delivered = append(b.delivered, row.ID)
 		return
 	}
 	slog.WarnContext(ctx, "deliver event", "event", row.ID, "type", row.Type, "attempt", row.Attempt, "again_in", wait, "err", err)

@@ -19,9 +19,9 @@ type Outbox interface {
 	// Others skip them until the lease ends. Of events that keep an order
 	// (PartitionKey) only the first is given out.
 	Claim(ctx context.Context, owner string, now, leaseUntil time.Time, batch int32) ([]magnum.Event, error)
-	// MarkPublished says that the event has arrived; false: the lease has passed
-	// to another.
-	MarkPublished(ctx context.Context, id, owner string, now time.Time) (bool, error)
+	// MarkPublished says that events have arrived; those whose lease has passed to
+	// another are left to it.
+	MarkPublished(ctx context.Context, ids []string, owner string, now time.Time) error
 	// Postpone gives the event back until due, with the reason for people; false:
 	// the lease has passed to another.
 	Postpone(ctx context.Context, id, owner string, due time.Time, reason string) (bool, error)
@@ -138,7 +138,7 @@ func (p *SinkPublisher) send(ctx context.Context, row magnum.Event) error {
 		}
 		return err
 	}
-	if _, err := p.Outbox.MarkPublished(ctx, row.ID, p.Owner, p.Now()); err != nil {
+	if err := p.Outbox.MarkPublished(ctx, []string{row.ID}, p.Owner, p.Now()); err != nil {
 		// It will be sent once more, and its receivers will see a duplicate.
 		slog.ErrorContext(ctx, "mark event", "event", row.ID, "err", err)
 		return err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"carafe/shared/fault"
 	"carafe/shared/postgres/internal/sqlc"
 )
@@ -18,11 +20,14 @@ const (
 )
 
 // Certificates gives the rows of certificates.
-func (x Secrets) Certificates() Certificates { return Certificates{x.s} }
+func (x Secrets) Certificates() Certificates { return Certificates(x) }
 
 // Certificates are the rows of all kinds and epochs. What is in sealed_key, only
 // shared/certstore can read.
-type Certificates struct{ s *sqlc.Queries }
+type Certificates struct {
+	q querier
+	s *sqlc.Queries
+}
 
 // CertificateRow is one kind of one epoch of a cluster.
 type CertificateRow = sqlc.Certificate
@@ -34,20 +39,37 @@ type CompletedCertificate = sqlc.CompleteCertificateParams
 // if the row still has the certificate with OldSerial.
 type RenewedCertificate = sqlc.RenewCertificateParams
 
-// Intend records that a secret is about to be stored. It reports false if that
-// was recorded before.
-func (x Certificates) Intend(ctx context.Context, clusterID, kind string, epoch int, backend string, now time.Time) (bool, error) {
-	n, err := x.s.InsertCertificate(ctx, sqlc.InsertCertificateParams{
-		ClusterID: clusterID, Kind: kind, Epoch: epoch, Backend: backend, CreatedAt: now,
+// Intend records that secrets are about to be stored. It tells of which kinds
+// that was not recorded before.
+func (x Certificates) Intend(ctx context.Context, clusterID string, kinds []string, epoch int, backend string, now time.Time) (fresh map[string]bool, err error) {
+	fresh = map[string]bool{}
+	err = together(ctx, x.q, func(later later) {
+		for _, kind := range kinds {
+			inserted := func(tag pgconn.CommandTag) error {
+				fresh[kind] = tag.RowsAffected() == 1
+				return nil
+			}
+			_ = later(inserted).InsertCertificate(ctx, sqlc.InsertCertificateParams{ // it is only queued
+				ClusterID: clusterID, Kind: kind, Epoch: epoch, Backend: backend, CreatedAt: now,
+			})
+		}
 	})
-	return n > 0, classify(err, "insert certificate")
+	return fresh, classify(err, "insert certificates")
 }
 
-// Complete records where the secret is. It reports false if another has done so
-// already, or the row is gone or to be deleted.
-func (x Certificates) Complete(ctx context.Context, c CompletedCertificate) (bool, error) {
-	n, err := x.s.CompleteCertificate(ctx, c)
-	return n > 0, classify(err, "complete certificate")
+// Complete records where secrets are. It tells how many it has recorded: not
+// those that another has, and not those whose row is gone or to be deleted.
+func (x Certificates) Complete(ctx context.Context, list ...CompletedCertificate) (recorded int, err error) {
+	count := func(tag pgconn.CommandTag) error {
+		recorded += int(tag.RowsAffected())
+		return nil
+	}
+	err = together(ctx, x.q, func(later later) {
+		for _, c := range list {
+			_ = later(count).CompleteCertificate(ctx, c) // it is only queued
+		}
+	})
+	return recorded, classify(err, "complete certificates")
 }
 
 // Renew replaces a certificate. It reports false if another has done so already.

@@ -14,8 +14,9 @@ import (
 
 // Clusters are the clusters.
 type Clusters struct {
-	q querier
-	s *sqlc.Queries
+	q     querier
+	s     *sqlc.Queries
+	later later
 }
 
 // ClusterRow is a cluster with what its answers need of other tables.
@@ -240,6 +241,17 @@ func (x Clusters) Lock(ctx context.Context, uuid string) (magnum.Cluster, error)
 	return cluster(r), classify(err, "lock cluster")
 }
 
+// LockAll is Lock for many, by cluster uuid; one that another transaction holds
+// is left out.
+func (x Clusters) LockAll(ctx context.Context, uuids []string) ([]magnum.Cluster, error) {
+	rows, err := x.s.LockClusters(ctx, uuids)
+	list := make([]magnum.Cluster, len(rows))
+	for i, r := range rows {
+		list[i] = cluster(r)
+	}
+	return list, classify(err, "lock clusters")
+}
+
 // Room tells whether the project could have one more cluster now, so that a
 // request that cannot succeed is refused before the cloud is asked. Fault
 // Forbidden if not; only Reserve decides.
@@ -284,18 +296,16 @@ func (x Clusters) Create(ctx context.Context, c magnum.Cluster) error {
 // Update stores what operations and observations change, if the row still has
 // c.Version, and gives c its new version. Fault Conflict if it has not.
 func (x Clusters) Update(ctx context.Context, c *magnum.Cluster, now time.Time) error {
-	v, err := x.s.UpdateCluster(ctx, sqlc.UpdateClusterParams{
+	changed := fault.New(fault.Conflict, "Cluster %s was changed by another request. Read it again and repeat the change.", c.UUID)
+	err := x.later(one(changed)).UpdateCluster(ctx, sqlc.UpdateClusterParams{
 		UUID: c.UUID, Version: c.Version, UserID: c.UserID, ClusterTemplateID: c.ClusterTemplateID, StackID: c.StackID,
 		APIAddress: c.APIAddress, Status: string(c.Status), StatusReason: c.StatusReason, COEVersion: c.COEVersion,
 		ContainerVersion: c.ContainerVersion, Labels: notNilMap(c.Labels), UpdatedAt: &now,
 	})
-	if noRows(err) {
-		return fault.New(fault.Conflict, "Cluster %s was changed by another request. Read it again and repeat the change.", c.UUID)
-	}
 	if err != nil {
 		return classify(err, "update cluster")
 	}
-	c.Version, c.UpdatedAt = v, &now
+	c.Version, c.UpdatedAt = c.Version+1, &now
 	return nil
 }
 

@@ -11,8 +11,9 @@ import (
 
 // Events are the outbox and the history.
 type Events struct {
-	q querier
-	s *sqlc.Queries
+	q     querier
+	s     *sqlc.Queries
+	later later
 }
 
 func eventOf(r sqlc.Event) magnum.Event {
@@ -45,7 +46,7 @@ func (x Events) Add(ctx context.Context, e magnum.Event) error {
 	if due.IsZero() {
 		due = e.CreatedAt
 	}
-	return classify(x.s.InsertEvent(ctx, sqlc.InsertEventParams{
+	return classify(x.later(nil).InsertEvent(ctx, sqlc.InsertEventParams{
 		ID: e.ID, Type: e.Type, Source: e.Source, Subject: e.Subject, PartitionKey: orNil(e.PartitionKey),
 		OperationID: orNil(e.OperationID), Outcome: orNil(string(e.Outcome)), Priority: orNil(e.Priority),
 		ProjectID: e.ProjectID, RequestID: e.RequestID, Traceparent: e.Traceparent, Data: e.Data,
@@ -61,11 +62,10 @@ func (x Events) Claim(ctx context.Context, owner string, now, leaseUntil time.Ti
 	return eventsOf(rows), classify(err, "claim events")
 }
 
-// MarkPublished notes that the broker took the event. False: another publisher
-// holds it by now.
-func (x Events) MarkPublished(ctx context.Context, id, owner string, now time.Time) (bool, error) {
-	n, err := x.s.MarkPublished(ctx, sqlc.MarkPublishedParams{ID: id, Owner: owner, Now: &now})
-	return n == 1, classify(err, "mark event published")
+// MarkPublished notes that the broker took the events, those apart that another
+// publisher holds by now.
+func (x Events) MarkPublished(ctx context.Context, ids []string, owner string, now time.Time) error {
+	return classify(x.s.MarkPublished(ctx, sqlc.MarkPublishedParams{Ids: ids, Owner: owner, Now: &now}), "mark events published")
 }
 
 // Postpone gives a claimed event back, to be tried again at due.

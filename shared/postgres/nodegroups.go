@@ -15,8 +15,9 @@ import (
 
 // NodeGroups are the node groups of clusters.
 type NodeGroups struct {
-	q querier
-	s *sqlc.Queries
+	q     querier
+	s     *sqlc.Queries
+	later later
 }
 
 var nodeGroupOrder = columnsOf("id",
@@ -146,18 +147,16 @@ func (x NodeGroups) Update(ctx context.Context, n *magnum.NodeGroup, now time.Ti
 	if taints == nil {
 		taints = []map[string]string{}
 	}
-	revision, err := x.s.UpdateNodeGroup(ctx, sqlc.UpdateNodeGroupParams{
+	changed := fault.New(fault.Conflict, "Nodegroup %s was changed by another request. Read it again and repeat the change.", n.UUID)
+	err := x.later(one(changed)).UpdateNodeGroup(ctx, sqlc.UpdateNodeGroupParams{
 		UUID: n.UUID, Revision: n.Revision, NodeAddresses: addresses, NodeCount: n.NodeCount, MinNodeCount: n.MinNodeCount,
 		MaxNodeCount: n.MaxNodeCount, StackID: n.StackID, Status: string(n.Status), StatusReason: n.StatusReason,
 		NodeLabels: notNilMap(n.NodeLabels), NodeTaints: taints, ImageID: n.ImageID, Labels: notNilMap(n.Labels), UpdatedAt: &now,
 	})
-	if noRows(err) {
-		return fault.New(fault.Conflict, "Nodegroup %s was changed by another request. Read it again and repeat the change.", n.UUID)
-	}
 	if err != nil {
 		return classify(err, "update node group")
 	}
-	n.Revision, n.UpdatedAt = revision, &now
+	n.Revision, n.UpdatedAt = n.Revision+1, &now
 	return nil
 }
 

@@ -4,13 +4,19 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"carafe/shared/fault"
 	"carafe/shared/magnum"
 	"carafe/shared/postgres/internal/sqlc"
 )
 
 // Operations are the durable commands.
-type Operations struct{ s *sqlc.Queries }
+type Operations struct {
+	q     querier
+	s     *sqlc.Queries
+	later later
+}
 
 func operation(r sqlc.Operation) magnum.Operation {
 	return magnum.Operation{
@@ -37,7 +43,7 @@ func (x Operations) Record(ctx context.Context, o magnum.Operation) error {
 	if arguments == nil {
 		arguments = []byte("{}")
 	}
-	return classify(x.s.InsertOperation(ctx, sqlc.InsertOperationParams{
+	return classify(x.later(nil).InsertOperation(ctx, sqlc.InsertOperationParams{
 		ID: o.ID, Kind: string(o.Kind), ClusterID: o.ClusterID, NodegroupID: o.NodeGroupID, Arguments: arguments,
 		UserID: o.UserID, ProjectID: o.ProjectID, DomainID: o.DomainID, RequestID: o.RequestID, Traceparent: o.Traceparent,
 		CreatedAt: o.CreatedAt, DeadlineAt: o.DeadlineAt,
@@ -115,9 +121,23 @@ type Move struct {
 	ErrorCode string
 }
 
+// ErrMoved says that an operation is not what it was when it was read.
+var ErrMoved = fault.New(fault.Conflict, "The operation has gone on meanwhile.")
+
 // Move changes the state if the operation is still as o says (state and fence).
-// False: it is not, and nothing was written.
-func (x Operations) Move(ctx context.Context, o magnum.Operation, m Move, now time.Time) (bool, error) {
+// ErrMoved: it is not; within a transaction that may come up later, and ends it.
+func (x Operations) Move(ctx context.Context, o magnum.Operation, m Move, now time.Time) error {
+	return classify(x.later(one(ErrMoved)).MoveOperation(ctx, moveParams(o, m, now)), "move operation")
+}
+
+// TryMove is Move where it is no fault that the operation has gone on: false.
+func (x Operations) TryMove(ctx context.Context, o magnum.Operation, m Move, now time.Time) (bool, error) {
+	moved := false
+	s := sqlc.New(checked{x.q, func(tag pgconn.CommandTag) error { moved = tag.RowsAffected() == 1; return nil }})
+	return moved, classify(s.MoveOperation(ctx, moveParams(o, m, now)), "move operation")
+}
+
+func moveParams(o magnum.Operation, m Move, now time.Time) sqlc.MoveOperationParams {
 	p := sqlc.MoveOperationParams{ID: o.ID, Fence: o.Fence, FromState: string(o.State), State: string(m.To), DueAt: o.DueAt, Step: m.Step}
 	if !m.DueAt.IsZero() {
 		p.DueAt = m.DueAt
@@ -131,8 +151,7 @@ func (x Operations) Move(ctx context.Context, o magnum.Operation, m Move, now ti
 	if m.To.Terminal() {
 		p.FinishedAt = &now
 	}
-	n, err := x.s.MoveOperation(ctx, p)
-	return n == 1, classify(err, "move operation")
+	return p
 }
 
 // Supersede lets a later operation take o's place. It gives o as it is then: one

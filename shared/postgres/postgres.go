@@ -50,6 +50,18 @@ type Store struct {
 	Idempotency Idempotency
 	Functions   Functions
 	Secrets     Secrets
+
+	tx *transaction // nil over the pool
+}
+
+// OnCommit has fn run once what the transaction did has come to stay; without a
+// transaction that is now.
+func (s *Store) OnCommit(fn func()) {
+	if s.tx == nil {
+		fn()
+		return
+	}
+	s.tx.committed = append(s.tx.committed, fn)
 }
 
 // querier is what the pool and a transaction have in common.
@@ -58,11 +70,11 @@ type querier interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-func storeOver(q querier) Store {
+func storeOver(q querier, l later) Store {
 	s := sqlc.New(q)
 	return Store{
-		Templates: Templates{q, s}, Clusters: Clusters{q, s}, NodeGroups: NodeGroups{q, s}, Quotas: Quotas{q, s},
-		Federations: Federations{q, s}, Operations: Operations{s}, Events: Events{q, s}, Ticks: Ticks{s},
+		Templates: Templates{q, s}, Clusters: Clusters{q, s, l}, NodeGroups: NodeGroups{q, s, l}, Quotas: Quotas{q, s},
+		Federations: Federations{q, s}, Operations: Operations{q, s, l}, Events: Events{q, s, l}, Ticks: Ticks{s, l},
 		Simulations: Simulations{s}, Idempotency: Idempotency{s}, Functions: Functions{s}, Secrets: Secrets{q, s},
 	}
 }
@@ -102,7 +114,7 @@ func OpenTraced(ctx context.Context, cfg Config, tracer pgx.QueryTracer) (*DB, e
 	if err != nil {
 		return nil, fmt.Errorf("open the database pool: %w", err)
 	}
-	return &DB{Store: storeOver(pool), pool: pool}, nil
+	return &DB{Store: storeOver(pool, now(pool)), pool: pool}, nil
 }
 
 // Close ends all connections.
@@ -124,11 +136,23 @@ var begin = pgx.TxOptions{BeginQuery: `BEGIN; SET LOCAL idle_in_transaction_sess
 // several times: it must not do anything outside of the transaction.
 func (db *DB) InTx(ctx context.Context, fn func(tx *Store) error) error {
 	for attempt := 1; ; attempt++ {
-		err := pgx.BeginTxFunc(ctx, db.pool, begin, func(t pgx.Tx) error {
-			s := storeOver(t)
-			return fn(&s)
+		var t transaction
+		err := pgx.BeginTxFunc(ctx, db.pool, begin, func(tx pgx.Tx) error {
+			t = transaction{Tx: tx, pending: &pgx.Batch{}}
+			s := storeOver(&t, t.later)
+			s.tx = &t
+			if err := fn(&s); err != nil {
+				return err
+			}
+			return t.flush(ctx)
 		})
-		if err == nil || attempt == txAttempts || !givenWay(err) {
+		if err == nil {
+			for _, fn := range t.committed {
+				fn()
+			}
+			return nil
+		}
+		if attempt == txAttempts || !givenWay(err) {
 			return classify(err, "transaction")
 		}
 		wait := time.Duration(rand.Int64N(int64(10*time.Millisecond) << attempt))

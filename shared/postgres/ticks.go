@@ -8,7 +8,10 @@ import (
 )
 
 // Ticks say when a cluster is looked at next.
-type Ticks struct{ s *sqlc.Queries }
+type Ticks struct {
+	s     *sqlc.Queries
+	later later
+}
 
 // Tick is what the ticks keep about a cluster.
 type Tick struct {
@@ -31,7 +34,7 @@ func (x Ticks) ClaimSync(ctx context.Context, now, next time.Time, batch int32) 
 // ScheduleSync sets when the cluster's status is due (nil: no more), how many
 // observations in a row failed, and what has failed while others go on.
 func (x Ticks) ScheduleSync(ctx context.Context, clusterID string, due *time.Time, misses int, failure *string) error {
-	return classify(x.s.ScheduleSync(ctx, sqlc.ScheduleSyncParams{ClusterID: clusterID, DueAt: due, Misses: misses, Failure: failure}), "schedule sync")
+	return classify(x.later(nil).ScheduleSync(ctx, sqlc.ScheduleSyncParams{ClusterID: clusterID, DueAt: due, Misses: misses, Failure: failure}), "schedule sync")
 }
 
 // DueSync counts the clusters whose status is due.
@@ -48,13 +51,13 @@ func (x Ticks) ClaimHealth(ctx context.Context, now, next time.Time, batch int32
 
 // ScheduleHealth sets when the cluster's health is due; nil: it is not probed.
 func (x Ticks) ScheduleHealth(ctx context.Context, clusterID string, due *time.Time) error {
-	return classify(x.s.ScheduleHealth(ctx, sqlc.ScheduleHealthParams{ClusterID: clusterID, DueAt: due}), "schedule health")
+	return classify(x.later(nil).ScheduleHealth(ctx, sqlc.ScheduleHealthParams{ClusterID: clusterID, DueAt: due}), "schedule health")
 }
 
 // RecordProbe notes that a probe was made and how many in a row said otherwise
 // than the stored verdict.
 func (x Ticks) RecordProbe(ctx context.Context, clusterID string, misses int, checkedAt time.Time) error {
-	return classify(x.s.RecordProbe(ctx, sqlc.RecordProbeParams{ClusterID: clusterID, Misses: misses, CheckedAt: &checkedAt}), "record probe")
+	return classify(x.later(nil).RecordProbe(ctx, sqlc.RecordProbeParams{ClusterID: clusterID, Misses: misses, CheckedAt: &checkedAt}), "record probe")
 }
 
 // DueHealth counts the clusters whose health is due.

@@ -1,10 +1,10 @@
--- name: InsertCertificate :execrows
+-- name: InsertCertificate :exec
 -- The intention, before there is a secret anywhere.
 INSERT INTO certificates (cluster_id, kind, epoch, state, backend, created_at)
 VALUES (@cluster_id, @kind, @epoch, 'pending', @backend, @created_at)
 ON CONFLICT DO NOTHING;
 
--- name: CompleteCertificate :execrows
+-- name: CompleteCertificate :exec
 UPDATE certificates SET ref = @ref, certificate = @certificate, sealed_key = @sealed_key, key_id = @key_id,
     not_before = @not_before, not_after = @not_after, serial = @serial
 WHERE cluster_id = @cluster_id AND kind = @kind AND epoch = @epoch AND state = 'pending' AND certificate IS NULL;

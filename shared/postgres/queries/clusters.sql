@@ -29,16 +29,19 @@ SELECT * FROM clusters WHERE uuid = @uuid;
 -- name: LockCluster :one
 SELECT * FROM clusters WHERE uuid = @uuid FOR UPDATE;
 
+-- Those that nobody else is changing.
+-- name: LockClusters :many
+SELECT * FROM clusters WHERE uuid = ANY (@uuids::uuid[]) ORDER BY uuid FOR UPDATE SKIP LOCKED;
+
 -- Everything that operations and observations change. No row: the cluster has
 -- changed since it was read.
--- name: UpdateCluster :one
+-- name: UpdateCluster :exec
 UPDATE clusters SET
     version = version + 1, user_id = @user_id, cluster_template_id = @cluster_template_id,
     stack_id = @stack_id, api_address = @api_address, status = @status, status_reason = @status_reason,
     coe_version = @coe_version, container_version = @container_version, labels = @labels,
     updated_at = @updated_at
-WHERE uuid = @uuid AND version = @version
-RETURNING version;
+WHERE uuid = @uuid AND version = @version;
 
 -- Health has a life of its own: neither version nor updated_at move (PB-52).
 -- name: UpdateClusterHealth :execrows

@@ -21,9 +21,9 @@ UPDATE events e SET lease_owner = @owner::text, lease_until = @lease_until, atte
 FROM due WHERE e.seq = due.seq
 RETURNING e.*;
 
--- name: MarkPublished :execrows
+-- name: MarkPublished :exec
 UPDATE events SET published_at = @now, lease_owner = NULL, lease_until = NULL
-WHERE id = @id AND lease_owner = @owner::text AND published_at IS NULL;
+WHERE id = ANY (@ids::uuid[]) AND lease_owner = @owner::text AND published_at IS NULL;
 
 -- name: PostponeEvent :execrows
 UPDATE events SET due_at = @due_at, last_error = @last_error::text, lease_owner = NULL, lease_until = NULL

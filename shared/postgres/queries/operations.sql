@@ -66,7 +66,7 @@ RETURNING *;
 SELECT * FROM operations
 WHERE cluster_id = @cluster_id AND state = 'pending' AND due_at <= @now ORDER BY seq LIMIT 1;
 
--- name: MoveOperation :execrows
+-- name: MoveOperation :exec
 UPDATE operations SET
     state = @state, lease_owner = NULL, lease_until = NULL, due_at = @due_at,
     error = @error, error_code = @error_code, finished_at = @finished_at,

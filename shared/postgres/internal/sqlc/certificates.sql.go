@@ -157,7 +157,7 @@ func (q *Queries) CertificatesToReseal(ctx context.Context, arg CertificatesToRe
 	return items, nil
 }
 
-const completeCertificate = `-- name: CompleteCertificate :execrows
+const completeCertificate = `-- name: CompleteCertificate :exec
 UPDATE certificates SET ref = $1, certificate = $2, sealed_key = $3, key_id = $4,
     not_before = $5, not_after = $6, serial = $7
 WHERE cluster_id = $8 AND kind = $9 AND epoch = $10 AND state = 'pending' AND certificate IS NULL
@@ -176,8 +176,8 @@ type CompleteCertificateParams struct {
 	Epoch       int
 }
 
-func (q *Queries) CompleteCertificate(ctx context.Context, arg CompleteCertificateParams) (int64, error) {
-	result, err := q.db.Exec(ctx, completeCertificate,
+func (q *Queries) CompleteCertificate(ctx context.Context, arg CompleteCertificateParams) error {
+	_, err := q.db.Exec(ctx, completeCertificate,
 		arg.Ref,
 		arg.Certificate,
 		arg.SealedKey,
@@ -189,10 +189,7 @@ func (q *Queries) CompleteCertificate(ctx context.Context, arg CompleteCertifica
 		arg.Kind,
 		arg.Epoch,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	return err
 }
 
 const deleteCertificate = `-- name: DeleteCertificate :execrows
@@ -213,7 +210,7 @@ func (q *Queries) DeleteCertificate(ctx context.Context, arg DeleteCertificatePa
 	return result.RowsAffected(), nil
 }
 
-const insertCertificate = `-- name: InsertCertificate :execrows
+const insertCertificate = `-- name: InsertCertificate :exec
 INSERT INTO certificates (cluster_id, kind, epoch, state, backend, created_at)
 VALUES ($1, $2, $3, 'pending', $4, $5)
 ON CONFLICT DO NOTHING
@@ -228,18 +225,15 @@ type InsertCertificateParams struct {
 }
 
 // The intention, before there is a secret anywhere.
-func (q *Queries) InsertCertificate(ctx context.Context, arg InsertCertificateParams) (int64, error) {
-	result, err := q.db.Exec(ctx, insertCertificate,
+func (q *Queries) InsertCertificate(ctx context.Context, arg InsertCertificateParams) error {
+	_, err := q.db.Exec(ctx, insertCertificate,
 		arg.ClusterID,
 		arg.Kind,
 		arg.Epoch,
 		arg.Backend,
 		arg.CreatedAt,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	return err
 }
 
 const markCertificates = `-- name: MarkCertificates :many

@@ -215,6 +215,61 @@ func (q *Queries) LockCluster(ctx context.Context, uuid string) (Cluster, error)
 	return i, err
 }
 
+const lockClusters = `-- name: LockClusters :many
+SELECT seq, uuid, version, project_id, user_id, name, cluster_template_id, keypair, docker_volume_size, labels, master_flavor_id, flavor_id, stack_id, api_address, status, status_reason, health_status, health_status_reason, create_timeout, discovery_url, coe_version, container_version, fixed_network, fixed_subnet, floating_ip_enabled, master_lb_enabled, driver, created_at, updated_at FROM clusters WHERE uuid = ANY ($1::uuid[]) ORDER BY uuid FOR UPDATE SKIP LOCKED
+`
+
+// Those that nobody else is changing.
+func (q *Queries) LockClusters(ctx context.Context, uuids []string) ([]Cluster, error) {
+	rows, err := q.db.Query(ctx, lockClusters, uuids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Cluster
+	for rows.Next() {
+		var i Cluster
+		if err := rows.Scan(
+			&i.Seq,
+			&i.UUID,
+			&i.Version,
+			&i.ProjectID,
+			&i.UserID,
+			&i.Name,
+			&i.ClusterTemplateID,
+			&i.Keypair,
+			&i.DockerVolumeSize,
+			&i.Labels,
+			&i.MasterFlavorID,
+			&i.FlavorID,
+			&i.StackID,
+			&i.APIAddress,
+			&i.Status,
+			&i.StatusReason,
+			&i.HealthStatus,
+			&i.HealthStatusReason,
+			&i.CreateTimeout,
+			&i.DiscoveryURL,
+			&i.COEVersion,
+			&i.ContainerVersion,
+			&i.FixedNetwork,
+			&i.FixedSubnet,
+			&i.FloatingIPEnabled,
+			&i.MasterLBEnabled,
+			&i.Driver,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockProject = `-- name: LockProject :exec
 SELECT pg_advisory_xact_lock(hashtextextended('project ' || $1::text, 0))
 `
@@ -242,14 +297,13 @@ func (q *Queries) Stats(ctx context.Context, projectID string) (StatsRow, error)
 	return i, err
 }
 
-const updateCluster = `-- name: UpdateCluster :one
+const updateCluster = `-- name: UpdateCluster :exec
 UPDATE clusters SET
     version = version + 1, user_id = $1, cluster_template_id = $2,
     stack_id = $3, api_address = $4, status = $5, status_reason = $6,
     coe_version = $7, container_version = $8, labels = $9,
     updated_at = $10
 WHERE uuid = $11 AND version = $12
-RETURNING version
 `
 
 type UpdateClusterParams struct {
@@ -269,8 +323,8 @@ type UpdateClusterParams struct {
 
 // Everything that operations and observations change. No row: the cluster has
 // changed since it was read.
-func (q *Queries) UpdateCluster(ctx context.Context, arg UpdateClusterParams) (int64, error) {
-	row := q.db.QueryRow(ctx, updateCluster,
+func (q *Queries) UpdateCluster(ctx context.Context, arg UpdateClusterParams) error {
+	_, err := q.db.Exec(ctx, updateCluster,
 		arg.UserID,
 		arg.ClusterTemplateID,
 		arg.StackID,
@@ -284,9 +338,7 @@ func (q *Queries) UpdateCluster(ctx context.Context, arg UpdateClusterParams) (i
 		arg.UUID,
 		arg.Version,
 	)
-	var version int64
-	err := row.Scan(&version)
-	return version, err
+	return err
 }
 
 const updateClusterHealth = `-- name: UpdateClusterHealth :execrows

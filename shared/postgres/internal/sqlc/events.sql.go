@@ -257,23 +257,20 @@ func (q *Queries) InsertEvent(ctx context.Context, arg InsertEventParams) error 
 	return err
 }
 
-const markPublished = `-- name: MarkPublished :execrows
+const markPublished = `-- name: MarkPublished :exec
 UPDATE events SET published_at = $1, lease_owner = NULL, lease_until = NULL
-WHERE id = $2 AND lease_owner = $3::text AND published_at IS NULL
+WHERE id = ANY ($2::uuid[]) AND lease_owner = $3::text AND published_at IS NULL
 `
 
 type MarkPublishedParams struct {
 	Now   *time.Time
-	ID    string
+	Ids   []string
 	Owner string
 }
 
-func (q *Queries) MarkPublished(ctx context.Context, arg MarkPublishedParams) (int64, error) {
-	result, err := q.db.Exec(ctx, markPublished, arg.Now, arg.ID, arg.Owner)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) MarkPublished(ctx context.Context, arg MarkPublishedParams) error {
+	_, err := q.db.Exec(ctx, markPublished, arg.Now, arg.Ids, arg.Owner)
+	return err
 }
 
 const outboxLag = `-- name: OutboxLag :one

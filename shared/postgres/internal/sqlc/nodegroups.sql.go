@@ -202,14 +202,13 @@ func (q *Queries) NodeGroupsOf(ctx context.Context, clusterIds []string) ([]Node
 	return items, nil
 }
 
-const updateNodeGroup = `-- name: UpdateNodeGroup :one
+const updateNodeGroup = `-- name: UpdateNodeGroup :exec
 UPDATE nodegroups SET
     revision = revision + 1, node_addresses = $1, node_count = $2,
     min_node_count = $3, max_node_count = $4, stack_id = $5,
     status = $6, status_reason = $7, node_labels = $8,
     node_taints = $9, image_id = $10, labels = $11, updated_at = $12
 WHERE uuid = $13 AND revision = $14
-RETURNING revision
 `
 
 type UpdateNodeGroupParams struct {
@@ -229,8 +228,8 @@ type UpdateNodeGroupParams struct {
 	Revision      int64
 }
 
-func (q *Queries) UpdateNodeGroup(ctx context.Context, arg UpdateNodeGroupParams) (int64, error) {
-	row := q.db.QueryRow(ctx, updateNodeGroup,
+func (q *Queries) UpdateNodeGroup(ctx context.Context, arg UpdateNodeGroupParams) error {
+	_, err := q.db.Exec(ctx, updateNodeGroup,
 		arg.NodeAddresses,
 		arg.NodeCount,
 		arg.MinNodeCount,
@@ -246,7 +245,5 @@ func (q *Queries) UpdateNodeGroup(ctx context.Context, arg UpdateNodeGroupParams
 		arg.UUID,
 		arg.Revision,
 	)
-	var revision int64
-	err := row.Scan(&revision)
-	return revision, err
+	return err
 }

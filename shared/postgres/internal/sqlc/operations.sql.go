@@ -242,7 +242,7 @@ func (q *Queries) LockOperations(ctx context.Context, clusterID string) error {
 	return err
 }
 
-const moveOperation = `-- name: MoveOperation :execrows
+const moveOperation = `-- name: MoveOperation :exec
 UPDATE operations SET
     state = $1, lease_owner = NULL, lease_until = NULL, due_at = $2,
     error = $3, error_code = $4, finished_at = $5,
@@ -263,8 +263,8 @@ type MoveOperationParams struct {
 	Fence      int64
 }
 
-func (q *Queries) MoveOperation(ctx context.Context, arg MoveOperationParams) (int64, error) {
-	result, err := q.db.Exec(ctx, moveOperation,
+func (q *Queries) MoveOperation(ctx context.Context, arg MoveOperationParams) error {
+	_, err := q.db.Exec(ctx, moveOperation,
 		arg.State,
 		arg.DueAt,
 		arg.Error,
@@ -275,10 +275,7 @@ func (q *Queries) MoveOperation(ctx context.Context, arg MoveOperationParams) (i
 		arg.FromState,
 		arg.Fence,
 	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+	return err
 }
 
 const nextOperation = `-- name: NextOperation :one
