@@ -1,7 +1,8 @@
 // Package carotate is the function that takes magnum.conductor.ca.rotate: a
 // rotation in two phases. The new authorities are made, the driver installs
 // them, and only when the cluster runs with them do they come into force here
-// (PB-35). The old ones are kept for a grace, and then swept (PB-36).
+// (PB-35). The old ones are kept for a grace, and then swept (PB-36). A rotation of
+// the leaves keeps the authorities and has the driver renew what they have signed.
 package carotate
 
 import (
@@ -33,17 +34,25 @@ func build(_ context.Context, p *function.Platform) (http.Handler, error) {
 // certificates makes the new epoch beside the one in force.
 func certificates(ctx context.Context, r *conductor.Run) error {
 	a, err := conductor.Arguments[magnum.RotateArguments](r.Operation)
-	if err != nil {
+	if err != nil || a.Leaf {
 		return err
 	}
 	return r.Secrets.Ensure(ctx, r.Operation.ClusterID, a.Epoch)
 }
 
-// install hands the new epoch to the driver.
+// install hands the new epoch to the driver, or has it renew the leaves that are
+// older than the wish.
 func install(ctx context.Context, r *conductor.Run) error {
 	a, err := conductor.Arguments[magnum.RotateArguments](r.Operation)
 	if err != nil {
 		return err
+	}
+	if a.Leaf {
+		rotator, ok := r.Driver.(driver.LeafRotator)
+		if !ok {
+			return fault.New(fault.Invalid, "Renewing the certificates of the control plane is not supported by this driver.")
+		}
+		return rotator.RotateLeaf(ctx, r.Subject.Ref(), r.Operation.CreatedAt)
 	}
 	rotator, ok := r.Driver.(driver.CARotator)
 	if !ok {
@@ -64,7 +73,7 @@ func install(ctx context.Context, r *conductor.Run) error {
 // activate lets the new epoch sign, now that the cluster trusts it.
 func activate(ctx context.Context, r *conductor.Run) error {
 	a, err := conductor.Arguments[magnum.RotateArguments](r.Operation)
-	if err != nil {
+	if err != nil || a.Leaf {
 		return err
 	}
 	return r.Change(ctx, func(tx *postgres.Store, _ *conductor.Subject) error {

@@ -107,6 +107,45 @@ func TestTwoPhases(t *testing.T) {
 	}
 }
 
+// The leaves that are older than the wish are the driver's to renew; the authorities stay.
+func TestLeaf(t *testing.T) {
+	t.Parallel()
+	b := functiontest.New(t)
+	old := b.Certify(t, b.Cluster.UUID)
+	wished := b.Clock
+	err := b.Conductor.Accept(t.Context(), identity.Caller{UserID: "u1", ProjectID: "p1"}, b.Cluster.UUID,
+		func(ctx context.Context, tx *postgres.Store, s *conductor.Subject) (*conductor.Wish, error) {
+			return &conductor.Wish{Kind: magnum.CARotate, Arguments: magnum.RotateArguments{Leaf: true}}, s.Begin(ctx, tx, magnum.UpdateInProgress, b.Clock)
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Clock = b.Clock.Add(time.Minute)
+	b.Driver.OnRotateCA = func(driver.Cluster) error { return fault.New(fault.Invalid, "Not this.") }
+	b.Driver.OnRotateLeaf = func(at time.Time) error {
+		if !at.Equal(wished) {
+			return fault.New(fault.Invalid, "Those from before %s, not %s.", at, wished)
+		}
+		return nil
+	}
+	deliver := func() {
+		t.Helper()
+		if status := b.Deliver(t, Function(), events.CARotate, b.Operation(t, b.Cluster.UUID)); status != http.StatusNoContent {
+			t.Fatalf("delivery answered %d", status)
+		}
+	}
+	deliver()
+	b.Driver.Observation = driver.Observation{Progress: driver.Complete}
+	b.Clock = b.Clock.Add(time.Minute)
+	if err := b.Conductor.Sync(t.Context(), []string{b.Cluster.UUID}); err != nil {
+		t.Fatal(err)
+	}
+	deliver()
+	if c := b.Reload(t, b.Cluster.UUID); c.Status != magnum.UpdateComplete || served(t, b) != string(old.Kubernetes.Certificate) {
+		t.Errorf("%s %v", c.Status, c.StatusReason)
+	}
+}
+
 func TestAFailureKeepsWhatIsInForce(t *testing.T) {
 	t.Parallel()
 	b := functiontest.New(t)

@@ -240,6 +240,13 @@ func TestRotate(t *testing.T) {
 	if a := call("/c1", "", "", ""); a.Status != 400 || a.Detail() != "'rotate_ca_certificate' is not supported by this driver." {
 		t.Errorf("unsupported: %d %q", a.Status, a.Detail())
 	}
+	if a := call("/c1", "", "", `{"leaf": true}`); a.Status != 400 || a.Detail() != "Renewing the certificates of the control plane is not supported by this driver." {
+		t.Errorf("leaf, unsupported: %d %q", a.Status, a.Detail())
+	}
+	b.Driver.Description.RotateLeaf = true
+	if a := call("/c1", "", "", ""); a.Status != 400 || !strings.Contains(a.Detail(), `{"leaf": true}`) {
+		t.Errorf("without the hint: %d %q", a.Status, a.Detail())
+	}
 	b.Driver.Description.RotateCA = true
 	if c := b.Reload(t, b.Cluster.UUID); c.Status != magnum.CreateComplete || c.Version != b.Cluster.Version || len(b.Events(t, c.UUID)) != 0 {
 		t.Errorf("the refusals left traces: %s, events %v", c.Status, b.Events(t, c.UUID))
@@ -264,5 +271,19 @@ func TestRotate(t *testing.T) {
 	}
 	if a := call("/c1", "", "", ""); a.Status != 400 || a.Detail() != `Updating a cluster when status is "UPDATE_IN_PROGRESS" is not supported.` {
 		t.Errorf("twice: %d %q", a.Status, a.Detail())
+	}
+}
+
+func TestRotateLeaf(t *testing.T) {
+	t.Parallel()
+	b := functiontest.New(t)
+	b.Certify(t, b.Cluster.UUID)
+	b.Driver.Description.RotateLeaf = true
+	a := b.Call(t, Function(), functiontest.Request{Method: "PATCH", Path: "/v1/certificates/c1", Body: `{"leaf": true}`})
+	if a.Status != 202 || a.Body["uuid"] != b.Cluster.UUID {
+		t.Fatalf("%d %s", a.Status, a.Text)
+	}
+	if o := b.Operation(t, b.Cluster.UUID); o.Kind != magnum.CARotate || string(o.Arguments) != `{"leaf": true, "epoch": 0}` {
+		t.Errorf("operation %s %s", o.Kind, o.Arguments)
 	}
 }

@@ -21,9 +21,10 @@ type Description struct {
 	Name         string
 	Beta         bool
 	ClusterTypes []ClusterType
-	// RotateCA and RotateCredential are checked before an operation of that
-	// kind is stored.
+	// RotateCA, RotateLeaf and RotateCredential are checked before an operation
+	// of that kind is stored.
 	RotateCA         bool
+	RotateLeaf       bool
 	RotateCredential bool
 	// FollowsTemplate says that with an upgrade the rows take the new template's
 	// image and labels, where the user had not set others.

@@ -281,6 +281,7 @@ type Driver struct {
 	OnDelete           func(driver.Ref) error
 	OnCheck            func(driver.Cluster) error
 	OnRotateCA         func(driver.Cluster) error
+	OnRotateLeaf       func(time.Time) error
 	OnRotateCredential func(driver.Cluster) error
 }
 
@@ -310,6 +311,11 @@ func (d *Driver) Delete(_ context.Context, ref driver.Ref) error { return do(d.O
 
 // RotateCA implements driver.CARotator.
 func (d *Driver) RotateCA(_ context.Context, c driver.Cluster) error { return do(d.OnRotateCA, c) }
+
+// RotateLeaf implements driver.LeafRotator.
+func (d *Driver) RotateLeaf(_ context.Context, _ driver.Ref, at time.Time) error {
+	return do(d.OnRotateLeaf, at)
+}
 
 // RotateCredential implements driver.CredentialRotator.
 func (d *Driver) RotateCredential(_ context.Context, c driver.Cluster) error {

@@ -46,9 +46,11 @@ type NodeGroupSettings struct {
 }
 
 // RotateArguments belong to ca.rotate and credential.rotate: the epoch that the
-// operation brings in.
+// operation brings in, 0 if it stays.
 type RotateArguments struct {
 	Epoch int `json:"epoch"`
+	// Leaf renews what the authorities in force have signed for the control plane.
+	Leaf bool `json:"leaf,omitempty"`
 }
 
 // DeleteArguments belong to cluster.delete.

@@ -85,7 +85,7 @@ func (d *Driver) Describe() driver.Description {
 		types = append(types, driver.ClusterType{ServerType: "vm", OS: os, COE: "kubernetes"})
 	}
 	return driver.Description{
-		Name: "k8s_capi", ClusterTypes: types, FollowsTemplate: true,
+		Name: "k8s_capi", ClusterTypes: types, FollowsTemplate: true, RotateLeaf: true,
 		RotateCredential: d.config.AuthURL != "", Credential: d.config.AuthURL != "",
 	}
 }
