@@ -44,6 +44,9 @@ type Config struct {
 	// Port is where Endpoint listens; 0: the one of the clusters that there are,
 	// else 6443, else one that is free.
 	Port int `envconfig:"CARAFE_SIMULATED_PORT" default:"0"`
+	// Credential asks for an application credential of the user's for each
+	// cluster, as a driver does that builds something in their name. It needs Keystone.
+	Credential bool `envconfig:"CARAFE_SIMULATED_CREDENTIAL" default:"false"`
 }
 
 // NoAddress is the api_address of clusters whose API nobody serves.
@@ -72,6 +75,7 @@ func (d *Driver) Describe() driver.Description {
 		},
 		RotateCA:         true,
 		RotateCredential: true,
+		Credential:       d.config.Credential,
 	}
 }
 
