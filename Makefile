@@ -17,7 +17,7 @@ WITH_POSTGRES := go run ./test/withpostgres
 # The race detector is linked by a C compiler.
 RACE := $(shell command -v cc >/dev/null 2>&1 && echo -race)
 
-.PHONY: help run build quick test test-all test-openstack test-cluster-api bench lint image generate
+.PHONY: help run build quick test test-all test-openstack test-cluster-api fuzz bench lint image generate
 
 help: ## Print the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target about; do printf '  make %-17s %s\n' "$$target" "$$about"; done
@@ -45,6 +45,12 @@ test-openstack: build ## Against real Keystone, Barbican, Nova, Neutron, Glance,
 
 test-cluster-api: build ## Against a real kube-apiserver and the real Cluster API controllers
 	@test/clusterapi/run.sh
+
+fuzz: ## What finds what nobody thought of: schemathesis for 20 minutes, each Go fuzz target for one; nightly
+	@CARAFE_FUZZ_SECONDS=1200 $(WITH_POSTGRES) go test -count=1 -timeout 60m -run TestSchemathesis ./test/scenario
+	@grep -rl --include='*_test.go' '^func Fuzz' shared functions | sort | while read -r file; do \
+	for target in $$(sed -n 's/^func \(Fuzz[A-Za-z]*\).*/\1/p' $$file); do \
+	go test -run '^$$' -fuzz "^$$target$$" -fuzztime 1m "./$$(dirname $$file)"; done; done
 
 bench: build ## Measure, print a table and write it to test/bench/results; BENCH=quick for a short look
 	@go run ./test/bench
