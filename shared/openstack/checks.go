@@ -93,7 +93,7 @@ func (c Checks) RootVolume(ctx context.Context, caller identity.Caller, labels m
 }
 
 func (c Checks) limit(ctx context.Context) (context.Context, context.CancelFunc) {
-	if c.Timeout == 0 {
+	if c.Timeout <= 0 {
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, c.Timeout)
