@@ -13,6 +13,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack"
 	"github.com/gophercloud/gophercloud/v2/openstack/blockstorage/v3/volumes"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/flavors"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/limits"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servergroups"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
@@ -34,6 +35,8 @@ type openStack interface {
 	Subnet(ctx context.Context, nameOrID string) (string, error)
 	// ServerGroup gives the id of a server group, made if need be.
 	ServerGroup(ctx context.Context, name, policy string) (string, error)
+	// HasRoom reports whether the project's quota has room for one more server.
+	HasRoom(ctx context.Context, f Flavor) (bool, error)
 	// ServerFault is what Nova says of a server in ERROR.
 	ServerFault(ctx context.Context, id string) (string, error)
 	// Sweep deletes once what was made from inside of a cluster, and counts
@@ -222,6 +225,21 @@ func serverGroups(ctx context.Context, c *gophercloud.ServiceClient) ([]servergr
 		return nil, cloudFault(err, "Nova cannot list the server groups")
 	}
 	return servergroups.ExtractServerGroups(pages)
+}
+
+func (o *openStackCloud) HasRoom(ctx context.Context, f Flavor) (bool, error) {
+	c, err := openstack.NewComputeV2(o.provider, o.endpoint)
+	if err != nil {
+		return false, cloudFault(err, "Nova is not in the catalog")
+	}
+	l, err := limits.Get(ctx, c, nil).Extract()
+	if err != nil {
+		return false, cloudFault(err, "Nova cannot say what the project's quota is")
+	}
+	fits := func(most, used, more int) bool { return most < 0 || used+more <= most }
+	a := l.Absolute
+	return fits(a.MaxTotalInstances, a.TotalInstancesUsed, 1) && fits(a.MaxTotalCores, a.TotalCoresUsed, f.VCPUs) &&
+		fits(a.MaxTotalRAMSize, a.TotalRAMUsed, f.RAM), nil
 }
 
 func (o *openStackCloud) ServerFault(ctx context.Context, id string) (string, error) {

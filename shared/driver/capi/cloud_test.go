@@ -1,13 +1,19 @@
 package capi
 
 import (
+	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"carafe/shared/driver"
 	"carafe/shared/driver/capi/capitest"
 	"carafe/shared/fault"
+	"carafe/shared/magnum"
 )
 
 func driverOn(t *testing.T, o *capitest.OpenStack) *Driver {
@@ -69,6 +75,69 @@ func TestNamesAreLookedUp(t *testing.T) {
 	o.Refuse(true)
 	if _, err := d.resolve(t.Context(), in); fault.ReasonOf(err) != fault.ReasonCredential {
 		t.Errorf("a credential that Keystone refuses: %v", err)
+	}
+}
+
+// An upgrade looks once whether the project has room for one more server. If not,
+// nodes go before others come, where a group can do without one, and the user reads why.
+func TestUpgradeWithoutRoom(t *testing.T) {
+	o := capitest.New(t)
+	flavors := []map[string]any{
+		{"id": "3", "name": "m1.large", "vcpus": 4, "ram": 8192, "disk": 80, "swap": "", "OS-FLV-EXT-DATA:ephemeral": 0},
+		{"id": "2", "name": "m1.medium", "vcpus": 2, "ram": 4096, "disk": 40, "swap": "", "OS-FLV-EXT-DATA:ephemeral": 0},
+	}
+	o.Put("/compute/v2.1/flavors/detail flavors", flavors...)
+	o.Put("/image/v2/images images", map[string]any{"id": "5b6dd6d3-6b5e-4f0e-9f3b-6b1d8a1c7e01", "os_distro": "ubuntu", "status": "active"})
+	o.Put("/compute/v2.1/os-server-groups server_groups")
+	limits := func(cores int) {
+		o.Put("/compute/v2.1/limits =limits", map[string]any{"absolute": map[string]any{
+			"maxTotalInstances": -1, "maxTotalCores": cores, "totalCoresUsed": 18, "maxTotalRAMSize": 65536, "totalRAMUsed": 4096}})
+	}
+	d := driverOn(t, o)
+	in := groupInput(t)
+	in.Cluster.NodeGroups[0].NodeCount, in.Cluster.NodeGroups[2].NodeCount = 3, 1
+	in.Cluster.Credential, in.Config = &driver.Credential{ID: "f1d2", Secret: "s"}, d.config
+	first := must(Render(in))
+	surges := func(cores int) (string, Resolved) {
+		t.Helper()
+		limits(cores)
+		in := in
+		in.Observed = live(t, first)
+		in.Cluster.Template.Labels = map[string]string{"kube_tag": "v1.36.0"}
+		in.Cluster.Operation = magnum.Operation{Seq: 9, ID: "the-upgrade", Kind: magnum.ClusterUpgrade, Arguments: []byte(`{"max_batch_size":2}`)}
+		var err error
+		if in.Resolved, err = d.resolve(t.Context(), in); err != nil {
+			t.Fatal(err)
+		}
+		limits(1) // the upgrade itself needs room
+		if again := must(d.resolve(t.Context(), in)); again.Crowded != in.Resolved.Crowded {
+			t.Error("it has looked twice")
+		}
+		plan, text := must(Render(in)), ""
+		for _, object := range append(plan.Waves[waveCluster], plan.Waves[waveGroups]...) {
+			for _, at := range [][]string{{"spec", "rollout", "strategy", "rollingUpdate", "maxSurge"}, {"spec", "rollout", "strategy", "rollingUpdate", "maxUnavailable"}} {
+				if n, ok, _ := unstructured.NestedFieldNoCopy(object.Object, at...); ok {
+					text += fmt.Sprint(n) + " "
+				}
+			}
+		}
+		return text, in.Resolved
+	}
+	// The control plane's surge, then surge and unavailable of each group.
+	if got, r := surges(22); got != "1 2 0 2 0 2 0 2 0 " || r.Crowded {
+		t.Errorf("with room: %s", got)
+	}
+	got, r := surges(21)
+	if got != "0 0 2 2 0 0 2 0 2 " {
+		t.Errorf("without room: %s", got)
+	}
+
+	s := live(t, first)
+	s.Cluster.Annotations[annotationResolved] = string(must(json.Marshal(r)))
+	s.ControlPlane.Spec.Version = "v1.36.0"
+	ref := driver.Ref{Cluster: in.Cluster.Cluster, NodeGroups: in.Cluster.NodeGroups, Operation: &magnum.Operation{ID: "the-upgrade", Kind: magnum.ClusterUpgrade}}
+	if o := assess(ref, s, d.config, true, nil, testTime); !strings.Contains(o.Reason, "no room for one more server") {
+		t.Errorf("the reason is %s", o.Reason)
 	}
 }
 

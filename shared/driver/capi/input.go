@@ -40,6 +40,15 @@ type Resolved struct {
 	Networks     map[string]string `json:"networks,omitempty"` // name or id → id
 	Subnets      map[string]string `json:"subnets,omitempty"`
 	ServerGroups map[string]string `json:"server_groups,omitempty"` // name → id
+	// Upgrade is the operation for which room was looked for, and Crowded whether
+	// the project had none for one more server.
+	Upgrade string `json:"upgrade,omitempty"`
+	Crowded bool   `json:"crowded,omitempty"`
+}
+
+// crowded reports whether an upgrade must do without one more server.
+func (r Resolved) crowded(op magnum.Operation) bool {
+	return r.Crowded && op.Kind == magnum.ClusterUpgrade && r.Upgrade == op.ID
 }
 
 // Flavor is what matters of a flavor.
@@ -63,6 +72,7 @@ func (r Resolved) merge(other Resolved) Resolved {
 		Flavors: union(r.Flavors, other.Flavors), Images: union(r.Images, other.Images),
 		Networks: union(r.Networks, other.Networks), Subnets: union(r.Subnets, other.Subnets),
 		ServerGroups: union(r.ServerGroups, other.ServerGroups),
+		Upgrade:      r.Upgrade, Crowded: r.Crowded,
 	}
 }
 

@@ -80,6 +80,9 @@ func (r *render) controlPlane() {
 		spec.MachineTemplate.Spec.InfrastructureRef = live.Spec.MachineTemplate.Spec.InfrastructureRef
 		spec.KubeadmConfigSpec = live.Spec.KubeadmConfigSpec
 	}
+	if r.Resolved.crowded(op) && g.NodeCount > 2 {
+		spec.Rollout.Strategy.RollingUpdate.MaxSurge = ptr.To(intstr.FromInt32(0))
+	}
 	if live != nil && !live.Spec.Rollout.After.IsZero() {
 		spec.Rollout.After = live.Spec.Rollout.After
 	}
@@ -158,7 +161,8 @@ func (r *render) rolls(g *group, live *clusterv1.MachineDeployment, version stri
 		s.Bootstrap.ConfigRef.Name != r.template(bootstrapKind, g, r.workerConfig(g)).GetName()
 }
 
-// strategy replaces max_batch_size nodes at a time, each by one made before.
+// strategy replaces max_batch_size nodes at a time, each by one made before, if
+// the project has room for it.
 func (r *render) strategy(g *group, live *clusterv1.MachineDeployment) clusterv1.MachineDeploymentRolloutStrategy {
 	op := r.desired().Operation
 	batch := int32(1)
@@ -169,10 +173,14 @@ func (r *render) strategy(g *group, live *clusterv1.MachineDeployment) clusterv1
 			batch = s.IntVal
 		}
 	}
+	surge, unavailable := batch, int32(0)
+	if r.Resolved.crowded(op) && g.NodeCount > 1 {
+		surge, unavailable = 0, batch // first they go, then others come
+	}
 	return clusterv1.MachineDeploymentRolloutStrategy{
 		Type: clusterv1.RollingUpdateMachineDeploymentStrategyType,
 		RollingUpdate: clusterv1.MachineDeploymentRolloutStrategyRollingUpdate{
-			MaxSurge: ptr.To(intstr.FromInt32(batch)), MaxUnavailable: ptr.To(intstr.FromInt32(0)),
+			MaxSurge: ptr.To(intstr.FromInt32(surge)), MaxUnavailable: ptr.To(intstr.FromInt32(unavailable)),
 		},
 	}
 }

@@ -3,6 +3,8 @@ package capi
 import (
 	"context"
 	"maps"
+
+	"carafe/shared/magnum"
 )
 
 // resolve asks OpenStack for what the rows name and the Cluster does not know
@@ -25,7 +27,7 @@ func (d *Driver) resolve(ctx context.Context, in Input) (Resolved, error) {
 	}
 	r = Resolved{
 		Flavors: maps.Clone(r.Flavors), Images: maps.Clone(r.Images), Networks: maps.Clone(r.Networks),
-		Subnets: maps.Clone(r.Subnets), ServerGroups: maps.Clone(r.ServerGroups),
+		Subnets: maps.Clone(r.Subnets), ServerGroups: maps.Clone(r.ServerGroups), Upgrade: r.Upgrade, Crowded: r.Crowded,
 	}.merge(Resolved{})
 	for _, g := range append([]group{w.masters}, w.workers...) {
 		if err := look(ctx, &r.Flavors, g.flavor, c.Flavor); err != nil {
@@ -53,7 +55,31 @@ func (d *Driver) resolve(ctx context.Context, in Input) (Resolved, error) {
 			return r, err
 		}
 	}
-	return r, look(ctx, &r.Subnets, first(rows.FixedSubnet, t.FixedSubnet), c.Subnet)
+	if err := look(ctx, &r.Subnets, first(rows.FixedSubnet, t.FixedSubnet), c.Subnet); err != nil {
+		return r, err
+	}
+	return r, r.lookForRoom(ctx, c, w)
+}
+
+// lookForRoom asks once in an upgrade whether the project has room for one more
+// server of any group: later the upgrade itself takes it.
+func (r *Resolved) lookForRoom(ctx context.Context, c openStack, w *wish) error {
+	op := w.Operation
+	if op.Kind != magnum.ClusterUpgrade || op.ID == r.Upgrade {
+		return nil
+	}
+	var largest Flavor
+	for _, g := range append([]group{w.masters}, w.workers...) {
+		if f := r.Flavors[g.flavor]; w.upgrades(&g) {
+			largest.VCPUs, largest.RAM = max(largest.VCPUs, f.VCPUs), max(largest.RAM, f.RAM)
+		}
+	}
+	room, err := c.HasRoom(ctx, largest)
+	if err != nil {
+		return err
+	}
+	r.Upgrade, r.Crowded = op.ID, !room
+	return nil
 }
 
 func look[V any](ctx context.Context, known *map[string]V, name string, ask func(context.Context, string) (V, error)) error {

@@ -371,6 +371,10 @@ func (a *assessment) upgrading(later []string) string {
 		return ""
 	}
 	target := cp.Spec.Version
+	note := ""
+	if a.s.resolved().crowded(*op) {
+		note = " The project's quota has no room for one more server: nodes go before others come."
+	}
 	left := 0
 	for _, d := range a.s.Deployments {
 		if !deploymentLevel(d, target) {
@@ -379,9 +383,9 @@ func (a *assessment) upgrading(later []string) string {
 	}
 	switch {
 	case !a.s.level(target):
-		return fmt.Sprintf("Upgrading: control plane %d of %d on %s, then %d nodegroups.", countAt(cp.Status.Versions, target), ptr.Deref(cp.Spec.Replicas, 0), target, len(a.s.Deployments))
+		return fmt.Sprintf("Upgrading: control plane %d of %d on %s, then %d nodegroups.", countAt(cp.Status.Versions, target), ptr.Deref(cp.Spec.Replicas, 0), target, len(a.s.Deployments)) + note
 	case left > 0 && len(later) > 0:
-		return fmt.Sprintf("Upgrading: control plane on %s, %d of %d nodegroups still to go.", target, left, len(a.s.Deployments))
+		return fmt.Sprintf("Upgrading: control plane on %s, %d of %d nodegroups still to go.", target, left, len(a.s.Deployments)) + note
 	}
 	return ""
 }

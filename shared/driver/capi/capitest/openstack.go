@@ -35,7 +35,8 @@ func New(t testing.TB) *OpenStack {
 }
 
 // Put says what there is at a place: a path and the key in its answer, such as
-// "/lb/v2.0/lbaas/loadbalancers loadbalancers".
+// "/lb/v2.0/lbaas/loadbalancers loadbalancers"; behind a key with = stands one
+// thing, no list.
 func (o *OpenStack) Put(place string, list ...map[string]any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -91,6 +92,9 @@ func (o *OpenStack) serve(w http.ResponseWriter, q *http.Request) {
 		at, key, _ := strings.Cut(place, " ")
 		base := strings.TrimSuffix(at, "/detail")
 		switch {
+		case path == at && strings.HasPrefix(key, "="):
+			answer(200, map[string]any{key[1:]: list[0]})
+			return
 		case path == at && q.Method == http.MethodGet:
 			var out []map[string]any
 			for _, x := range list {
