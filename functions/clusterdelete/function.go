@@ -9,6 +9,8 @@ import (
 	"net/http"
 
 	"carafe/shared/conductor"
+	"carafe/shared/driver"
+	"carafe/shared/fault"
 	"carafe/shared/function"
 	"carafe/shared/magnum"
 	"carafe/shared/postgres"
@@ -27,18 +29,38 @@ func build(_ context.Context, p *function.Platform) (http.Handler, error) {
 	), nil
 }
 
-// begin asks the driver to remove everything. An admin who forces the removal
-// of the records does not wait for a cloud that is gone.
+// begin asks the driver to remove everything.
 func begin(ctx context.Context, r *conductor.Run) error {
 	arguments, err := conductor.Arguments[magnum.DeleteArguments](r.Operation)
 	if err != nil {
 		return err
 	}
-	err = r.Driver.Delete(ctx, r.Subject.Ref())
-	if !arguments.Force {
-		return err
+	if arguments.Force {
+		return forget(ctx, r)
 	}
-	if err != nil {
+	return r.Driver.Delete(ctx, r.Subject.Ref())
+}
+
+// patience is how many times a driver is asked to let go: for about two minutes.
+const patience = 8
+
+// forget does not wait for a cloud that is gone: an admin has forced the removal of
+// the records. A driver that holds something itself is given the time to let go.
+func forget(ctx context.Context, r *conductor.Run) error {
+	var left []string
+	gone, err := true, error(nil)
+	if f, ok := r.Driver.(driver.Forgetter); ok {
+		left, gone, err = f.Forget(ctx, r.Subject.Ref())
+	} else {
+		err = r.Driver.Delete(ctx, r.Subject.Ref())
+	}
+	if len(left) > 0 {
+		slog.WarnContext(ctx, "left in the cloud", "cluster", r.Operation.ClusterID, "left", left)
+	}
+	if err == nil && !gone && r.Operation.Attempt < patience {
+		return fault.New(fault.Unavailable, "The driver lets go of what it holds of the cluster.")
+	}
+	if err != nil || !gone {
 		slog.WarnContext(ctx, "the records go without the driver", "cluster", r.Operation.ClusterID, "err", err)
 	}
 	r.DoNotAwait()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"testing"
+	"time"
 
 	"carafe/functions/clusterdelete"
 	"carafe/shared/conductor"
@@ -15,6 +16,46 @@ import (
 	"carafe/shared/magnum"
 	"carafe/shared/postgres"
 )
+
+// forgetter lets go at its third call.
+type forgetter struct {
+	*functiontest.Driver
+	calls int
+}
+
+func (f *forgetter) Forget(context.Context, driver.Ref) ([]string, bool, error) {
+	f.calls++
+	return []string{"server 1"}, f.calls == 3, nil
+}
+
+// TestAForgetterIsGivenTime: the records stay until the driver has let go.
+func TestAForgetterIsGivenTime(t *testing.T) {
+	t.Parallel()
+	b := functiontest.New(t)
+	b.Certify(t, b.Cluster.UUID)
+	f := &forgetter{Driver: b.Driver}
+	b.Conductor.Drivers = driver.NewRegistry(driver.Selection{}, f)
+	err := b.Conductor.Accept(t.Context(), identity.Caller{UserID: "operator"}, b.Cluster.UUID,
+		func(ctx context.Context, tx *postgres.Store, s *conductor.Subject) (*conductor.Wish, error) {
+			return conductor.WishDelete(ctx, tx, s, magnum.DeleteArguments{Force: true}, b.Now())
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := b.Operation(t, b.Cluster.UUID)
+	for range 3 {
+		if _, err := b.DB.Clusters.ByUUID(t.Context(), b.Cluster.UUID); err != nil {
+			t.Fatalf("after %d calls: %v", f.calls, err)
+		}
+		if status := b.Deliver(t, clusterdelete.Function(), events.ClusterDelete, o); status != http.StatusNoContent {
+			t.Fatalf("answered %d", status)
+		}
+		b.Clock = b.Clock.Add(time.Minute)
+	}
+	if _, err := b.DB.Clusters.ByUUID(t.Context(), b.Cluster.UUID); !fault.Is(err, fault.NotFound) || f.calls != 3 {
+		t.Errorf("%d calls: %v", f.calls, err)
+	}
+}
 
 // TestForcedDeleteDoesNotNeedTheDriver: the records and secrets of a cluster whose
 // cloud is gone go at once; without force it waits for the driver (PB-29).

@@ -152,6 +152,14 @@ type LeafRotator interface {
 	RotateLeaf(ctx context.Context, ref Ref, at time.Time) error
 }
 
+// Forgetter is a Driver that can let go of a cluster whose cloud does not answer.
+type Forgetter interface {
+	// Forget begins the removal, as Delete does, and lets go of what would wait for
+	// the cloud. It tells what it left there, and whether nothing is left to let go
+	// of; else it is called again.
+	Forget(ctx context.Context, ref Ref) (left []string, gone bool, err error)
+}
+
 // BatchObserver is a Driver that observes many clusters with few calls. Each
 // result stands at the place of its ref.
 type BatchObserver interface {

@@ -47,7 +47,7 @@ var rights = []struct {
 	{"controlplane.cluster.x-k8s.io", []string{"kubeadmcontrolplanes"}, []string{"get", "list", "create", "patch", "delete"}},
 	{"bootstrap.cluster.x-k8s.io", []string{"kubeadmconfigtemplates"}, []string{"get", "list", "create", "patch", "delete"}},
 	{infrastructureGroup, []string{"openstackclusters", "openstackmachinetemplates"}, []string{"get", "list", "create", "patch", "delete"}},
-	{infrastructureGroup, []string{"openstackmachines"}, []string{"get", "list"}},
+	{infrastructureGroup, []string{"openstackmachines"}, []string{"get", "list", "patch"}},
 	{"addons.cluster.x-k8s.io", []string{"clusterresourcesets"}, []string{"get", "list", "create", "patch", "delete"}},
 	{"addons.cluster.x-k8s.io", []string{"clusterresourcesetbindings"}, []string{"get", "list"}},
 }

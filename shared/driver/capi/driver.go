@@ -39,6 +39,7 @@ var (
 	_ driver.CredentialRotator = (*Driver)(nil)
 	_ driver.LeafRotator       = (*Driver)(nil)
 	_ driver.NodeLister        = (*Driver)(nil)
+	_ driver.Forgetter         = (*Driver)(nil)
 )
 
 // New reads what the configuration names; it calls nobody yet, so that a
