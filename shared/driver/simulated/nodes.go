@@ -81,12 +81,27 @@ func planned(was postgres.SimulatedNodes, present []int, c magnum.Cluster, n mag
 			p.Now = append(p.Now, index)
 		}
 	}
-	for len(p.Now) < n.NodeCount {
+	count := min(n.NodeCount, mostNodes)
+	for len(p.Now) < count {
 		p.Now = append(p.Now, p.Next)
 		p.Next++
 	}
-	p.Now = slices.Clone(p.Now[:n.NodeCount])
+	p.Now = slices.Clone(p.Now[:count])
 	return p
+}
+
+// mostNodes is how many nodes of a group there is room for, as a real cloud has
+// its bounds: each of them takes memory.
+const mostNodes = 10000
+
+// tooLarge tells which group that is being changed there is no room for.
+func tooLarge(groups []magnum.NodeGroup) (reason string, ok bool) {
+	for _, n := range groups {
+		if n.NodeCount > mostNodes && n.Status.InProgress() {
+			return fmt.Sprintf("simulated driver: there is room for %d nodes in a node group, not for the %d of %s", mostNodes, n.NodeCount, n.Name), true
+		}
+	}
+	return "", false
 }
 
 // checkNodes refuses a wish to remove what is not in the group: another node

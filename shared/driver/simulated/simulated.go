@@ -314,21 +314,28 @@ func (d *Driver) observation(ref driver.Ref, state postgres.Simulation, known bo
 	case driver.InProgress:
 		return driver.Observation{}
 	case driver.Failed:
-		o := failed(state.Operation)
-		o.NodeGroups = map[string]driver.NodeGroupObservation{}
-		for _, n := range ref.NodeGroups {
-			o.NodeGroups[n.UUID] = driver.NodeGroupObservation{Progress: driver.Failed, Reason: o.Reason}
-		}
-		return o
+		return failed(ref, toldToFail(state.Operation))
 	}
 	if state.Operation == "delete" {
 		return driver.Observation{Progress: driver.Gone}
 	}
+	if reason, ok := tooLarge(ref.NodeGroups); ok {
+		return failed(ref, reason)
+	}
 	return d.up(ref, state)
 }
 
-func failed(operation string) driver.Observation {
-	return driver.Observation{Progress: driver.Failed, Reason: fmt.Sprintf("simulated driver: %s was told to fail", operation)}
+func toldToFail(operation string) string {
+	return fmt.Sprintf("simulated driver: %s was told to fail", operation)
+}
+
+// failed is a cluster that did not become what it should.
+func failed(ref driver.Ref, reason string) driver.Observation {
+	o := driver.Observation{Progress: driver.Failed, Reason: reason, NodeGroups: map[string]driver.NodeGroupObservation{}}
+	for _, n := range ref.NodeGroups {
+		o.NodeGroups[n.UUID] = driver.NodeGroupObservation{Progress: driver.Failed, Reason: reason}
+	}
+	return o
 }
 
 // up is a cluster that is as it should be, but for groups that were told to fail.
@@ -348,7 +355,7 @@ func (d *Driver) up(ref driver.Ref, state postgres.Simulation) driver.Observatio
 		case n.Status == magnum.DeleteInProgress && !slices.Contains(told(n.Labels, "test_fail"), "ng_delete"):
 			g = driver.NodeGroupObservation{Progress: driver.Gone}
 		case failing && n.Status.InProgress():
-			g = driver.NodeGroupObservation{Progress: driver.Failed, Reason: failed(state.Operation).Reason}
+			g = driver.NodeGroupObservation{Progress: driver.Failed, Reason: toldToFail(state.Operation)}
 		}
 		o.NodeGroups[n.UUID] = g
 	}

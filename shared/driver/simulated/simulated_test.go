@@ -2,6 +2,7 @@ package simulated
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -372,5 +373,25 @@ func TestAnOlderStateComesTooLate(t *testing.T) {
 	x.observe(t)
 	if now := x.workers(t); now != "0 1 2 3" {
 		t.Errorf("the workers are %s", now)
+	}
+}
+
+// Each node takes memory: a group that nobody could pay for must not take all of it.
+func TestThereIsRoomForSoManyNodes(t *testing.T) {
+	t.Parallel()
+	x := newTrial(t, nil)
+	x.cluster.NodeGroups[1].NodeCount = math.MaxInt32
+	if err := x.apply(t, magnum.ClusterCreate, nil); err != nil {
+		t.Fatal(err)
+	}
+	if o := x.observe(t); o.Progress != driver.Failed || !strings.Contains(o.Reason, "room for 10000 nodes in a node group, not for the 2147483647") {
+		t.Errorf("seen %v: %s", o.Progress, o.Reason)
+	}
+	states, err := x.db.Simulations.Of(t.Context(), []string{x.cluster.UUID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(states[x.cluster.UUID].Nodes[x.cluster.NodeGroups[1].UUID].Now); n > 10000 {
+		t.Errorf("%d nodes are kept", n)
 	}
 }
