@@ -4,6 +4,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -92,6 +93,21 @@ func (s *Snapshot) machinesOf(uuid string, master bool) []*clusterv1.Machine {
 		}
 	}
 	return out
+}
+
+// appliedAt is when Cluster API last wrote a secret of add-ons into the cluster.
+func (s *Snapshot) appliedAt(secret string) time.Time {
+	if s.Binding == nil {
+		return time.Time{}
+	}
+	for _, b := range s.Binding.Spec.Bindings {
+		for _, r := range b.Resources {
+			if r.Name == secret && ptr.Deref(r.Applied, false) {
+				return r.LastAppliedTime.Time
+			}
+		}
+	}
+	return time.Time{}
 }
 
 // lastMove is the latest time at which a condition changed or a machine came.

@@ -3,8 +3,11 @@ package capi
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"carafe/shared/driver"
 	"carafe/shared/fault"
@@ -133,8 +136,50 @@ func (d *Driver) observe(ctx context.Context, ref driver.Ref, s *Snapshot, diale
 }
 
 // RotateCredential moves a cluster to a new application credential. No node is
-// replaced: only the provider and the add-ons use it.
+// replaced: only the provider and the add-ons use it, and both must have taken it
+// up before the old one may go.
 func (d *Driver) RotateCredential(ctx context.Context, c driver.Cluster) error {
-	_, err := d.Apply(ctx, c)
-	return err
+	if _, err := d.Apply(ctx, c); err != nil {
+		return err
+	}
+	return classify(d.takenUp(ctx, c))
+}
+
+func (d *Driver) takenUp(ctx context.Context, c driver.Cluster) error {
+	dialect, err := d.client.infrastructureDialect(ctx)
+	if err != nil {
+		return err
+	}
+	namespace, name := namespaceName(d.config.NamespacePrefix, c.ProjectID), ClusterName(c.Cluster)
+	s, err := d.client.snapshot(ctx, dialect, namespace, name)
+	if err != nil {
+		return err
+	}
+	if credentialRefused(s) {
+		return fault.New(fault.Unavailable, "The management cluster has not taken up the new credential yet").WithReason(fault.ReasonCredential)
+	}
+	// A cluster that cannot be reached is told when it can.
+	if s.ResourceSet == nil || !isTrue(s.Cluster.Status.Conditions, s.Cluster.Generation, clusterv1.ClusterRemoteConnectionProbeCondition) {
+		return nil
+	}
+	var secret metav1.PartialObjectMetadata
+	addon := addonName(name, "cloud-config")
+	if found, err := d.client.get(ctx, secretKind, namespace, addon, &secret); err != nil || !found {
+		return err
+	}
+	if applied := s.appliedAt(addon); applied.IsZero() || applied.Before(writtenAt(secret)) {
+		return fault.New(fault.Unavailable, "The cluster's add-ons have not been given the new credential yet")
+	}
+	return nil
+}
+
+// writtenAt is when the driver last changed an object.
+func writtenAt(o metav1.PartialObjectMetadata) time.Time {
+	var last time.Time
+	for _, f := range o.ManagedFields {
+		if f.Manager == manager && f.Time != nil && f.Time.After(last) {
+			last = f.Time.Time
+		}
+	}
+	return last
 }
