@@ -155,9 +155,15 @@ func versionHeader(min int) object {
 		"schema":      object{"type": "string", "enum": append(versions, "container-infra latest")}}
 	if min > api.MinVersion.Minor {
 		h["required"] = true // 1.1 does not have the route
+		return h
 	}
+	// A list without an entry for this service asks it for nothing (B05).
+	h["schema"] = object{"anyOf": []any{h["schema"], object{"type": "string", "pattern": otherServices}}}
 	return h
 }
+
+// otherServices is a list of versions for other services, of two at least.
+const otherServices = `^[!-+\--~]+[ \t]+[!-+\--~]+([ \t]*,[ \t]*[!-+\--~]+[ \t]+[!-+\--~]+)+$`
 
 func query(r *api.Route, p *api.Param) object {
 	q := object{"name": p.Name, "in": "query", "schema": querySchema(r, p)}
