@@ -87,18 +87,21 @@ def install_packages(name):
     mark.write_text(wanted)
 
 
+def seeded():
+    """The folder of databases that this recipe makes; another checkout may have another."""
+    recipe = hashlib.sha256(b''.join((HERE / f).read_bytes() for f in (
+        'cloud.py', 'seed.py', 'requirements-services.txt'))).hexdigest()
+    return CACHE / f'seeded-{recipe[:12]}'
+
+
 def install():
     CACHE.mkdir(parents=True, exist_ok=True)
     with open(CACHE / '.lock', 'w') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         install_packages('services')
         install_packages('client')
-        recipe = hashlib.sha256(b''.join((HERE / f).read_bytes() for f in (
-            'cloud.py', 'seed.py', 'requirements-services.txt'))).hexdigest()
-        seeded = CACHE / 'seeded'
-        if seeded.exists() and (seeded / 'recipe').read_text() == recipe:
+        if seeded().exists():
             return
-        shutil.rmtree(seeded, ignore_errors=True)
         with tempfile.TemporaryDirectory(prefix='carafe-e2e-') as state:
             cloud = Cloud(state)
             cloud.make_databases()
@@ -114,8 +117,7 @@ def install():
             fresh.mkdir()
             for part in ('data', 'keys'):
                 shutil.copytree(cloud.state / part, fresh / part)
-            (fresh / 'recipe').write_text(recipe)
-            fresh.rename(seeded)
+            fresh.rename(seeded())
 
 
 # -- one running cloud ------------------------------------------------------------
@@ -325,7 +327,7 @@ vni_ranges = 1:1000
     def adopt(self):
         """Takes the seeded databases over, at this cloud's ports and paths."""
         for part in ('data', 'keys'):
-            shutil.copytree(CACHE / 'seeded' / part, self.state / part, dirs_exist_ok=True)
+            shutil.copytree(seeded() / part, self.state / part, dirs_exist_ok=True)
         with contextlib.closing(sqlite3.connect(self.state / 'data' / 'keystone.sqlite')) as db, db:
             for name, (_, path) in SERVICES.items():
                 self.move_endpoint(db, name, f'http://127.0.0.1:{self.port(name)}{path}')
