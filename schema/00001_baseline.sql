@@ -81,7 +81,7 @@ CREATE TABLE clusters (
     driver               text NOT NULL CHECK (char_length(driver) BETWEEN 1 AND 255),
     created_at           timestamptz NOT NULL DEFAULT now(),
     updated_at           timestamptz
-);
+) WITH (fillfactor = 75); -- room for the next version of a row beside it
 CREATE INDEX clusters_project ON clusters (project_id, seq);
 CREATE INDEX clusters_project_name ON clusters (project_id, name);
 CREATE INDEX clusters_template ON clusters (cluster_template_id);
@@ -98,12 +98,12 @@ CREATE TABLE cluster_ticks (
     health_due_at     timestamptz,                 -- null: not probed in this status
     health_misses     integer NOT NULL DEFAULT 0,  -- probes in a row that said otherwise
     health_checked_at timestamptz
-);
+) WITH (fillfactor = 75);
 CREATE INDEX cluster_ticks_sync ON cluster_ticks (sync_due_at) WHERE sync_due_at IS NOT NULL;
 CREATE INDEX cluster_ticks_health ON cluster_ticks (health_due_at) WHERE health_due_at IS NOT NULL;
 
 CREATE TABLE nodegroups (
-    id                 bigint GENERATED ALWAYS AS IDENTITY NOT NULL UNIQUE,
+    id                 bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
     uuid               uuid PRIMARY KEY,
     revision           bigint NOT NULL DEFAULT 1,
     name               text NOT NULL CHECK (char_length(name) BETWEEN 1 AND 255),
@@ -135,7 +135,7 @@ CREATE TABLE nodegroups (
     updated_at         timestamptz,
     CONSTRAINT nodegroups_name_in_cluster UNIQUE (cluster_id, name),
     CHECK (max_node_count IS NULL OR max_node_count = 0 OR max_node_count >= min_node_count)
-);
+) WITH (fillfactor = 75);
 CREATE INDEX nodegroups_stack ON nodegroups (stack_id);
 CREATE UNIQUE INDEX nodegroups_one_default ON nodegroups (cluster_id, (role = 'master')) WHERE is_default;
 
@@ -186,7 +186,7 @@ CREATE TABLE certificates (
     serial      text,
     created_at  timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (cluster_id, kind, epoch)
-);
+) WITH (fillfactor = 50); -- half of its rows are empty at first
 CREATE INDEX certificates_retiring ON certificates (not_after) WHERE state = 'retiring';
 
 CREATE TABLE credentials (
@@ -203,7 +203,7 @@ CREATE TABLE credentials (
 
 -- The durable commands. No foreign key: the history outlives the cluster.
 CREATE TABLE operations (
-    seq           bigint GENERATED ALWAYS AS IDENTITY NOT NULL UNIQUE,
+    seq           bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
     id            uuid PRIMARY KEY,
     kind          text NOT NULL CHECK (kind IN (
         'cluster.create', 'cluster.update', 'cluster.resize', 'cluster.upgrade', 'cluster.delete',
@@ -235,12 +235,11 @@ CREATE TABLE operations (
     deadline_at   timestamptz,
     CHECK ((state = 'running') = (lease_owner IS NOT NULL)),
     CHECK ((state IN ('succeeded', 'failed', 'superseded')) = (finished_at IS NOT NULL))
-);
+) WITH (fillfactor = 75);
 CREATE INDEX operations_of_cluster ON operations (cluster_id, seq DESC);
+-- The relay reads all of it each tick: what is open is little beside what was, and each
+-- index more would be written with every step of every operation.
 CREATE INDEX operations_open ON operations (cluster_id) WHERE state IN ('pending', 'running', 'waiting');
-CREATE INDEX operations_due ON operations (due_at) WHERE state = 'pending';
-CREATE INDEX operations_leased ON operations (lease_until) WHERE state = 'running';
-CREATE INDEX operations_deadline ON operations (deadline_at) WHERE state IN ('pending', 'running', 'waiting');
 CREATE INDEX operations_finished ON operations (finished_at) WHERE finished_at IS NOT NULL;
 
 -- The outbox, and afterwards the history. Notifications carry the cluster as their
@@ -268,15 +267,13 @@ CREATE TABLE events (
     lease_owner  text,
     lease_until  timestamptz,
     published_at timestamptz
-);
+) WITH (fillfactor = 70);
 CREATE INDEX events_unpublished ON events (seq) WHERE published_at IS NULL;
 CREATE INDEX events_unpublished_of_partition ON events (partition_key, seq) WHERE published_at IS NULL;
-CREATE INDEX events_of_operation ON events (operation_id) WHERE operation_id IS NOT NULL;
 CREATE INDEX events_of_subject ON events (subject, seq DESC);
-CREATE INDEX events_published ON events (published_at) WHERE published_at IS NOT NULL;
--- One pending and one final notification for each operation, whatever happens.
-CREATE UNIQUE INDEX events_once ON events (operation_id, type, outcome)
-    WHERE operation_id IS NOT NULL AND outcome IS NOT NULL;
+-- One pending and one final notification for each operation, whatever happens; of
+-- commands, which have no outcome, any number.
+CREATE UNIQUE INDEX events_once ON events (operation_id, type, outcome);
 
 CREATE TABLE dead_letters (
     seq         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

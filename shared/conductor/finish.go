@@ -172,17 +172,15 @@ func (c *Conductor) schedule(ctx context.Context, tx *postgres.Store, s *Subject
 			due = &at
 		}
 	}
-	if err := tx.Ticks.ScheduleSync(ctx, s.Cluster.UUID, due, misses, failure); err != nil {
-		return err
-	}
 	if s.Cluster.Status.InProgress() || c.Settings.HealthInterval <= 0 {
-		return nil
+		return tx.Ticks.ScheduleSync(ctx, s.Cluster.UUID, due, misses, failure)
 	}
+	health := &now
 	switch s.Cluster.Status {
 	case magnum.CreateFailed, magnum.DeleteFailed:
-		return tx.Ticks.ScheduleHealth(ctx, s.Cluster.UUID, nil)
+		health = nil
 	}
-	return tx.Ticks.ScheduleHealth(ctx, s.Cluster.UUID, &now)
+	return tx.Ticks.ScheduleBoth(ctx, s.Cluster.UUID, due, misses, failure, health)
 }
 
 // store writes what differs between two versions of a subject.

@@ -72,11 +72,8 @@ func WishDelete(ctx context.Context, tx *postgres.Store, s *Subject, a magnum.De
 	if err := s.Begin(ctx, tx, magnum.DeleteInProgress, now); err != nil {
 		return nil, err
 	}
-	if err := tx.Ticks.ScheduleHealth(ctx, s.Cluster.UUID, nil); err != nil {
-		return nil, err
-	}
 	// What failed before has no part in how the delete ends.
-	if err := tx.Ticks.ScheduleSync(ctx, s.Cluster.UUID, nil, 0, nil); err != nil {
+	if err := tx.Ticks.ScheduleBoth(ctx, s.Cluster.UUID, nil, 0, nil, nil); err != nil {
 		return nil, err
 	}
 	return &Wish{Kind: magnum.ClusterDelete, Arguments: a, Supersedes: func(magnum.Operation) bool { return true }}, nil

@@ -98,7 +98,7 @@ func (x Events) Lag(ctx context.Context, now time.Time) (waiting int64, oldest t
 
 // Forget deletes up to batch events that were published before the time.
 func (x Events) Forget(ctx context.Context, before time.Time, batch int32) (int64, error) {
-	n, err := x.s.ForgetEvents(ctx, sqlc.ForgetEventsParams{Before: &before, Batch: batch})
+	n, err := x.s.ForgetEvents(ctx, sqlc.ForgetEventsParams{Before: &before, Batch: int64(batch)})
 	return n, classify(err, "delete old events")
 }
 

@@ -37,6 +37,12 @@ func (x Ticks) ScheduleSync(ctx context.Context, clusterID string, due *time.Tim
 	return classify(x.later(nil).ScheduleSync(ctx, sqlc.ScheduleSyncParams{ClusterID: clusterID, DueAt: due, Misses: misses, Failure: failure}), "schedule sync")
 }
 
+// ScheduleBoth is ScheduleSync and ScheduleHealth in one statement.
+func (x Ticks) ScheduleBoth(ctx context.Context, clusterID string, sync *time.Time, misses int, failure *string, health *time.Time) error {
+	return classify(x.later(nil).ScheduleBoth(ctx, sqlc.ScheduleBothParams{ClusterID: clusterID, SyncDueAt: sync, Misses: misses,
+		Failure: failure, HealthDueAt: health}), "schedule ticks")
+}
+
 // DueSync counts the clusters whose status is due.
 func (x Ticks) DueSync(ctx context.Context, now time.Time) (int, error) {
 	n, err := x.s.CountDueSync(ctx, &now)

@@ -3,7 +3,7 @@ INSERT INTO events (id, type, source, subject, partition_key, operation_id, outc
                     traceparent, data, created_at, due_at)
 VALUES (@id, @type, @source, @subject, @partition_key, @operation_id, @outcome, @priority, @project_id, @request_id,
         @traceparent, @data, @created_at, @due_at)
-ON CONFLICT (operation_id, type, outcome) WHERE operation_id IS NOT NULL AND outcome IS NOT NULL DO NOTHING;
+ON CONFLICT (operation_id, type, outcome) DO NOTHING;
 
 -- Leases what is due, oldest first; of events that keep an order (partition_key)
 -- only the first that is not published yet.
@@ -18,7 +18,7 @@ WITH due AS (
     ORDER BY e.seq LIMIT @batch FOR UPDATE SKIP LOCKED
 )
 UPDATE events e SET lease_owner = @owner::text, lease_until = @lease_until, attempt = e.attempt + 1
-FROM due WHERE e.seq = due.seq
+FROM due WHERE e.seq = due.seq AND e.published_at IS NULL
 RETURNING e.*;
 
 -- name: MarkPublished :exec
@@ -29,9 +29,12 @@ WHERE id = ANY (@ids::uuid[]) AND lease_owner = @owner::text AND published_at IS
 UPDATE events SET due_at = @due_at, last_error = @last_error::text, lease_owner = NULL, lease_until = NULL
 WHERE id = @id AND lease_owner = @owner::text AND published_at IS NULL;
 
+-- Looks at the first few only, whose order is that of their age.
 -- name: ForgetEvents :execrows
 DELETE FROM events WHERE seq IN (
-    SELECT old.seq FROM events old WHERE old.published_at < @before ORDER BY old.published_at LIMIT @batch);
+    SELECT old.seq FROM events old
+    WHERE old.published_at < @before
+      AND old.seq < (SELECT min(f.seq) FROM events f WHERE f.published_at IS NOT NULL) + @batch::bigint);
 
 -- name: EventsOfCluster :many
 SELECT * FROM events

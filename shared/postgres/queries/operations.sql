@@ -84,7 +84,8 @@ ORDER BY deadline_at LIMIT @batch;
 -- outbox nor has just left it.
 -- name: StrandedOperations :many
 SELECT * FROM operations o
-WHERE ((o.state = 'pending' AND o.due_at <= @before) OR (o.state = 'running' AND o.lease_until < @now))
+WHERE o.state IN ('pending', 'running', 'waiting')
+  AND ((o.state = 'pending' AND o.due_at <= @before) OR (o.state = 'running' AND o.lease_until < @now))
   AND NOT EXISTS (
       SELECT 1 FROM events e WHERE e.operation_id = o.id AND e.outcome IS NULL
         AND (e.published_at IS NULL OR e.published_at > @before))

@@ -11,6 +11,11 @@ RETURNING t.cluster_id;
 -- name: ScheduleSync :exec
 UPDATE cluster_ticks SET sync_due_at = @due_at, sync_misses = @misses, failure = @failure WHERE cluster_id = @cluster_id;
 
+-- The same, with the next look at its health.
+-- name: ScheduleBoth :exec
+UPDATE cluster_ticks SET sync_due_at = @sync_due_at, sync_misses = @misses, failure = @failure, health_due_at = @health_due_at
+WHERE cluster_id = @cluster_id;
+
 -- name: CountDueSync :one
 SELECT count(*)::integer FROM cluster_ticks WHERE sync_due_at <= @now;
 

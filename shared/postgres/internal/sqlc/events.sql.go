@@ -22,7 +22,7 @@ WITH due AS (
     ORDER BY e.seq LIMIT $4 FOR UPDATE SKIP LOCKED
 )
 UPDATE events e SET lease_owner = $1::text, lease_until = $2, attempt = e.attempt + 1
-FROM due WHERE e.seq = due.seq
+FROM due WHERE e.seq = due.seq AND e.published_at IS NULL
 RETURNING e.seq, e.id, e.type, e.source, e.subject, e.partition_key, e.operation_id, e.outcome, e.priority, e.project_id, e.request_id, e.traceparent, e.data, e.created_at, e.due_at, e.attempt, e.last_error, e.lease_owner, e.lease_until, e.published_at
 `
 
@@ -163,14 +163,17 @@ func (q *Queries) EventsOfCluster(ctx context.Context, arg EventsOfClusterParams
 
 const forgetEvents = `-- name: ForgetEvents :execrows
 DELETE FROM events WHERE seq IN (
-    SELECT old.seq FROM events old WHERE old.published_at < $1 ORDER BY old.published_at LIMIT $2)
+    SELECT old.seq FROM events old
+    WHERE old.published_at < $1
+      AND old.seq < (SELECT min(f.seq) FROM events f WHERE f.published_at IS NOT NULL) + $2::bigint)
 `
 
 type ForgetEventsParams struct {
 	Before *time.Time
-	Batch  int32
+	Batch  int64
 }
 
+// Looks at the first few only, whose order is that of their age.
 func (q *Queries) ForgetEvents(ctx context.Context, arg ForgetEventsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, forgetEvents, arg.Before, arg.Batch)
 	if err != nil {
@@ -217,7 +220,7 @@ INSERT INTO events (id, type, source, subject, partition_key, operation_id, outc
                     traceparent, data, created_at, due_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
         $11, $12, $13, $14)
-ON CONFLICT (operation_id, type, outcome) WHERE operation_id IS NOT NULL AND outcome IS NOT NULL DO NOTHING
+ON CONFLICT (operation_id, type, outcome) DO NOTHING
 `
 
 type InsertEventParams struct {

@@ -616,7 +616,8 @@ func (q *Queries) RenewLease(ctx context.Context, arg RenewLeaseParams) (int64, 
 
 const strandedOperations = `-- name: StrandedOperations :many
 SELECT seq, id, kind, cluster_id, nodegroup_id, arguments, state, steps, attempt, error, error_code, superseded_by, user_id, project_id, domain_id, request_id, traceparent, lease_owner, lease_until, fence, created_at, started_at, finished_at, due_at, deadline_at FROM operations o
-WHERE ((o.state = 'pending' AND o.due_at <= $1) OR (o.state = 'running' AND o.lease_until < $2))
+WHERE o.state IN ('pending', 'running', 'waiting')
+  AND ((o.state = 'pending' AND o.due_at <= $1) OR (o.state = 'running' AND o.lease_until < $2))
   AND NOT EXISTS (
       SELECT 1 FROM events e WHERE e.operation_id = o.id AND e.outcome IS NULL
         AND (e.published_at IS NULL OR e.published_at > $1))

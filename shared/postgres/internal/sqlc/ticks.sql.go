@@ -119,6 +119,31 @@ func (q *Queries) RecordProbe(ctx context.Context, arg RecordProbeParams) error 
 	return err
 }
 
+const scheduleBoth = `-- name: ScheduleBoth :exec
+UPDATE cluster_ticks SET sync_due_at = $1, sync_misses = $2, failure = $3, health_due_at = $4
+WHERE cluster_id = $5
+`
+
+type ScheduleBothParams struct {
+	SyncDueAt   *time.Time
+	Misses      int
+	Failure     *string
+	HealthDueAt *time.Time
+	ClusterID   string
+}
+
+// The same, with the next look at its health.
+func (q *Queries) ScheduleBoth(ctx context.Context, arg ScheduleBothParams) error {
+	_, err := q.db.Exec(ctx, scheduleBoth,
+		arg.SyncDueAt,
+		arg.Misses,
+		arg.Failure,
+		arg.HealthDueAt,
+		arg.ClusterID,
+	)
+	return err
+}
+
 const scheduleHealth = `-- name: ScheduleHealth :exec
 UPDATE cluster_ticks SET health_due_at = $1 WHERE cluster_id = $2
 `
