@@ -191,6 +191,13 @@ func (i *Instance) Send(s syscall.Signal) {
 // Log is what the process wrote so far.
 func (i *Instance) Log() string { return i.log.String() }
 
+// Command is an operator's command with the settings of the instance.
+func (i *Instance) Command(args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(i.t.Context(), binary, args...)
+	cmd.Dir, cmd.Env = i.t.TempDir(), i.env
+	return cmd
+}
+
 // free is an address that nobody listens on.
 func free(t testing.TB) string {
 	t.Helper()

@@ -15,6 +15,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -29,8 +30,9 @@ func TestMain(m *testing.M) { instance.Main(m) }
 
 // user is a client of Carafe's.
 type user struct {
-	t   *testing.T
-	url string
+	t     *testing.T
+	url   string
+	token string // empty where there is no Keystone
 }
 
 func (u user) send(method, path string, body any) (int, map[string]any) {
@@ -49,6 +51,9 @@ func (u user) send(method, path string, body any) (int, map[string]any) {
 	}
 	q.Header.Set("Content-Type", "application/json")
 	q.Header.Set("OpenStack-API-Version", "container-infra latest")
+	if u.token != "" {
+		q.Header.Set("X-Auth-Token", u.token)
+	}
 	answer, err := http.DefaultClient.Do(q)
 	if err != nil {
 		u.t.Fatalf("%s %s: %v", method, path, err)
@@ -102,11 +107,11 @@ func (u user) until(path, status string) map[string]any {
 	return nil
 }
 
-func (u user) template(name, version string) string {
+func (u user) template(name, version, image string) string {
 	u.t.Helper()
 	return u.want(201, "POST", "/clustertemplates", map[string]any{
-		"name": name, "coe": "kubernetes", "image_id": "ubuntu-kube-" + version, "external_network_id": "public", "network_driver": "calico",
-		"flavor_id": "m1.small", "master_flavor_id": "m1.medium", "keypair_id": "key", "cluster_distro": "ubuntu", "master_lb_enabled": true,
+		"name": name, "coe": "kubernetes", "image_id": image, "external_network_id": "public", "network_driver": "calico",
+		"flavor_id": "m1.small", "master_flavor_id": "m1.medium", "cluster_distro": "ubuntu", "master_lb_enabled": true,
 		"floating_ip_enabled": true, "labels": map[string]string{"kube_tag": version},
 	})["uuid"].(string)
 }
@@ -117,13 +122,30 @@ func TestThroughTheAPI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	carafe := instance.Start(t, instance.Config{Env: map[string]string{
+	for name, f := range map[string]func(*testing.T, *bed.Bed){"Life": life, "Credential": credential, "Forget": forget} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(t, b)
+		})
+	}
+}
+
+// start runs a Carafe on the bed's management cluster.
+func start(t *testing.T, b *bed.Bed, more map[string]string) *instance.Instance {
+	t.Helper()
+	env := map[string]string{
 		"CARAFE_AUTH_STRATEGY": "noauth", "CARAFE_DRIVERS": "capi", "CARAFE_CAPI_KUBECONFIG": b.Kubeconfig,
 		"CARAFE_TICK_EVERY": "500ms", "CARAFE_SYNC_INTERVAL": "500ms", "CARAFE_HEALTH_INTERVAL": "2s",
-		"CARAFE_CAPI_QPS": "200", "CARAFE_CAPI_BURST": "400",
-	}})
-	u := user{t: t, url: carafe.URL}
-	now, next, far := u.template("now", "v1.34.3"), u.template("next", "v1.35.1"), u.template("far", "v1.36.0")
+		"CARAFE_CAPI_QPS": "200", "CARAFE_CAPI_BURST": "400", "CARAFE_STACKS": "true",
+	}
+	maps.Copy(env, more)
+	return instance.Start(t, instance.Config{Env: env})
+}
+
+// life is one cluster's, as a user could have it.
+func life(t *testing.T, b *bed.Bed) {
+	u := user{t: t, url: start(t, b, nil).URL}
+	now, next, far := u.template("now", "v1.34.3", "image-34"), u.template("next", "v1.35.1", "image-35"), u.template("far", "v1.36.0", "image-36")
 
 	// A wrong label is refused in the request.
 	code, out := u.send("POST", "/clusters", map[string]any{"name": "wrong", "cluster_template_id": now, "node_count": 1, "keypair": "key",
@@ -153,6 +175,7 @@ func TestThroughTheAPI(t *testing.T) {
 	if got := u.nodes("default-worker"); !slices.Equal(got, nodes[1:]) {
 		t.Errorf("after the removal of %s of %v there are %v", nodes[0], nodes, got)
 	}
+	u.scalesDownThroughHeat()
 	if code, out := u.send("POST", "/clusters/prod/actions/resize", map[string]any{"node_count": 0, "nodes_to_remove": []string{"a-stranger"}}); code != http.StatusBadRequest {
 		t.Errorf("a node that is not there: %d %v, want 400", code, out)
 	}
@@ -185,6 +208,8 @@ func TestThroughTheAPI(t *testing.T) {
 	if got := u.until("/clusters/prod", "UPDATE_COMPLETE"); got["coe_version"] != "v1.35.1" {
 		t.Errorf("coe_version %v after the upgrade", got["coe_version"])
 	}
+	u.rowsAreTheTemplates("v1.35.1", "image-35")
+	u.renewsLeaves()
 
 	for begin := time.Now(); ; time.Sleep(time.Second) {
 		got := u.want(200, "GET", "/clusters/prod", nil)
@@ -198,6 +223,82 @@ func TestThroughTheAPI(t *testing.T) {
 	}
 	u.want(204, "DELETE", "/clusters/prod", nil)
 	u.until("/clusters/prod", "")
+}
+
+// scalesDownThroughHeat does what the cluster-autoscaler does: it finds a group's
+// nodes through the stacks, and removes one by its server's id in capitals, as some
+// machines report it. That one goes, and no other.
+func (u user) scalesDownThroughHeat() {
+	u.t.Helper()
+	u.want(202, "POST", "/clusters/prod/actions/resize", map[string]any{"node_count": 3})
+	u.until("/clusters/prod", "UPDATE_COMPLETE")
+	group := u.want(200, "GET", "/clusters/prod/nodegroups/default-worker", nil)
+	refs := func() map[string]any {
+		u.t.Helper()
+		stacks := user{t: u.t, url: u.url + "/orchestration", token: u.token}
+		project := "/" + group["project_id"].(string) + "/stacks/"
+		top := group["stack_id"].(string)
+		resource := stacks.want(200, "GET", project+top+"/"+top+"/resources/kube_minions", nil)["resource"].(map[string]any)
+		nodes := stacks.want(200, "GET", project+resource["physical_resource_id"].(string), nil)["stack"].(map[string]any)
+		for _, o := range nodes["outputs"].([]any) {
+			if o := o.(map[string]any); o["output_key"] == "refs_map" {
+				return o["output_value"].(map[string]any)
+			}
+		}
+		u.t.Fatalf("no refs_map: %v", nodes)
+		return nil
+	}
+	before := refs()
+	if len(before) != 3 {
+		u.t.Fatalf("the group has the nodes %v, want 3", before)
+	}
+	index := slices.Sorted(maps.Keys(before))[1]
+	u.want(202, "POST", "/clusters/prod/actions/resize", map[string]any{"node_count": 2, "nodegroup": group["uuid"], "nodes_to_remove": []string{strings.ToUpper(before[index].(string))}})
+	u.until("/clusters/prod", "UPDATE_COMPLETE")
+	delete(before, index)
+	if after := refs(); !maps.Equal(before, after) {
+		u.t.Errorf("after the removal of %s there are %v, want %v", index, after, before)
+	}
+}
+
+// rowsAreTheTemplates looks at what an upgrade leaves: a later change of a group
+// must not find that its nodes should be others.
+func (u user) rowsAreTheTemplates(version, image string) {
+	u.t.Helper()
+	if labels := u.want(200, "GET", "/clusters/prod", nil)["labels"].(map[string]any); labels["kube_tag"] != version {
+		u.t.Errorf("after the upgrade the cluster has the labels %v", labels)
+	}
+	for _, name := range []string{"default-master", "default-worker", "group-0"} {
+		if g := u.want(200, "GET", "/clusters/prod/nodegroups/"+name, nil); g["image_id"] != image {
+			u.t.Errorf("after the upgrade %s has the image %v", name, g["image_id"])
+		}
+	}
+	before := u.nodes("group-0")
+	u.want(202, "PATCH", "/clusters/prod/nodegroups/group-0", []map[string]any{{"op": "replace", "path": "/max_node_count", "value": 7}})
+	u.until("/clusters/prod/nodegroups/group-0", "UPDATE_COMPLETE")
+	if got := u.nodes("group-0"); !slices.Equal(got, before) {
+		u.t.Errorf("the change of a bound replaced %v by %v", before, got)
+	}
+}
+
+// renewsLeaves has the control plane's certificates renewed: its node is another
+// one, under the same authority, and the workers stay.
+func (u user) renewsLeaves() {
+	u.t.Helper()
+	masters, workers := u.nodes("default-master"), u.nodes("default-worker")
+	cluster := u.want(200, "GET", "/clusters/prod", nil)["uuid"].(string)
+	authority := u.want(200, "GET", "/certificates/"+cluster, nil)["pem"]
+	if code, out := u.send("PATCH", "/certificates/"+cluster, nil); code != http.StatusBadRequest || !strings.Contains(fmt.Sprint(out), "leaf") {
+		u.t.Errorf("a rotation of the authorities: %d %v", code, out)
+	}
+	u.want(202, "PATCH", "/certificates/"+cluster, map[string]any{"leaf": true})
+	u.until("/clusters/prod", "UPDATE_COMPLETE")
+	if got := u.nodes("default-master"); len(got) != 1 || slices.Equal(got, masters) || !slices.Equal(u.nodes("default-worker"), workers) {
+		u.t.Errorf("the control plane was %v and is %v; the workers were %v and are %v", masters, got, workers, u.nodes("default-worker"))
+	}
+	if u.want(200, "GET", "/certificates/"+cluster, nil)["pem"] != authority {
+		u.t.Error("the authority is another")
+	}
 }
 
 // nodes are a group's addresses, sorted.

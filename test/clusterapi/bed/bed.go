@@ -119,6 +119,19 @@ func (b *Bed) lock() error {
 	return nil
 }
 
+// Do sends one request to the management cluster's API as an admin.
+func (b *Bed) Do(ctx context.Context, method, path, contentType string, body []byte) ([]byte, error) {
+	c, err := b.client()
+	if err != nil {
+		return nil, err
+	}
+	r := c.Verb(method).RequestURI(path)
+	if body != nil {
+		r = r.SetHeader("Content-Type", contentType).Body(body)
+	}
+	return r.Do(ctx).Raw()
+}
+
 // Logs is the folder of the processes' logs.
 func (b *Bed) Logs() string { return b.folder }
 

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -233,6 +234,18 @@ func (c *Cloud) Token(projectID, userID string, roles ...string) string {
 		issued: time.Now(), expires: time.Now().Add(tokenLife)}
 	c.tokens[t.id] = t
 	return t.id
+}
+
+// Credentials are the application credentials that there are, as "user name", sorted.
+func (c *Cloud) Credentials() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []string
+	for _, a := range c.credentials {
+		out = append(out, a.user.name+" "+a.name)
+	}
+	slices.Sort(out)
+	return out
 }
 
 // Fail makes the service below a path answer 500, or no longer.
