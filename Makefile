@@ -36,7 +36,8 @@ test: build ## All tests that need a PostgreSQL and the package registries, for 
 	@$(WITH_POSTGRES) go test $(RACE) -timeout 30m . ./functions/... ./shared/... ./schema/... ./triggers/...
 	@# Whole processes, one package at a time: they wait more than they work.
 	@CARAFE_BIN=$(CURDIR)/bin/carafe $(WITH_POSTGRES) go test -count=1 -p 1 -timeout 60m ./test/...
-	@for module in test/knative knative/image; do (cd $$module && go test -timeout 20m ./...); done
+	@CARAFE_BIN=$(CURDIR)/bin/carafe $(WITH_POSTGRES) go -C test/knative test -timeout 20m ./...
+	@go -C knative/image test -timeout 20m ./...
 
 test-all: lint test test-openstack test-cluster-api ## All tests: what CI runs
 
@@ -56,8 +57,8 @@ bench: build ## Measure, print a table and write it to test/bench/results; BENCH
 	@go run ./test/bench
 
 lint: ## gofmt, vet, staticcheck, boundaries between packages, known vulnerabilities
-	@unformatted=$$(gofmt -l functions shared schema triggers test); [ -z "$$unformatted" ] || { echo "gofmt -w these:"; echo "$$unformatted"; exit 1; }
-	@go vet ./...
+	@unformatted=$$(gofmt -l function.go functions knative shared schema triggers test); [ -z "$$unformatted" ] || { echo "gofmt -w these:"; echo "$$unformatted"; exit 1; }
+	@for module in . test/knative knative/image; do go -C $$module vet ./...; done
 	@go run $(STATICCHECK) ./...
 	@go test -count=1 ./test/arch
 	@mkdir -p bin; status=0; go run $(GOVULNCHECK) ./... >bin/govulncheck.txt 2>&1 || status=$$?; \
