@@ -15,6 +15,7 @@ import (
 	"carafe/shared/fault"
 	"carafe/shared/magnum"
 	"carafe/shared/postgres"
+	"carafe/shared/telemetry"
 )
 
 // Step is one part of an operation. It may run any number of times: after a
@@ -199,7 +200,9 @@ func past(o magnum.Operation, now time.Time) bool {
 func (r *Run) step(ctx context.Context, step Step) error {
 	stepCtx, cancel := context.WithTimeout(ctx, r.Settings.StepTimeout)
 	defer cancel()
-	if err := step.Do(stepCtx, r); err != nil {
+	stepCtx, end := telemetry.Span(stepCtx, string(r.Operation.Kind)+" "+step.Name)
+	err := step.Do(stepCtx, r)
+	if end(err); err != nil {
 		return err
 	}
 	if r.finished {
