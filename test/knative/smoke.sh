@@ -180,7 +180,8 @@ broker() {
 		n=$((n + 1))
 		coe cluster create "$run-b$n" --cluster-template "$run-broker" --node-count 1 >/dev/null
 		if [ $n -eq $(((clusters + 1) / 2)) ]; then
-			say "killed $(kill_broker) pods of the broker after $n of $clusters clusters"
+			killed=$(kill_broker)
+			say "killed $killed pods of the broker after $n of $clusters clusters"
 		fi
 	done
 	for n in $(seq "$clusters"); do
@@ -189,7 +190,8 @@ broker() {
 	for n in $(seq "$clusters"); do
 		coe cluster delete "$run-b$n" >/dev/null
 	done
-	say "killed $(kill_broker) pods of the broker while all are deleted"
+	killed=$(kill_broker)
+	say "killed $killed pods of the broker while all are deleted"
 	for n in $(seq "$clusters"); do
 		await "$patience" "$run-b$n is deleted" gone "$run-b$n"
 	done
