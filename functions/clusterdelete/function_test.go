@@ -88,3 +88,26 @@ func TestForcedDeleteDoesNotNeedTheDriver(t *testing.T) {
 		}
 	}
 }
+
+// TestADeleteThatCannotBeDoneSaysSo (PB-29): what was accepted and cannot be done is
+// DELETE_FAILED, with the reason, and told.
+func TestADeleteThatCannotBeDoneSaysSo(t *testing.T) {
+	t.Parallel()
+	b := functiontest.New(t)
+	b.Driver.OnDelete = func(driver.Ref) error { return fault.New(fault.Invalid, "The cloud does not let go.") }
+	err := b.Conductor.Accept(t.Context(), identity.Caller{UserID: "u1"}, b.Cluster.UUID,
+		func(ctx context.Context, tx *postgres.Store, s *conductor.Subject) (*conductor.Wish, error) {
+			return conductor.WishDelete(ctx, tx, s, magnum.DeleteArguments{}, b.Now())
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Deliver(t, clusterdelete.Function(), events.ClusterDelete, b.Operation(t, b.Cluster.UUID))
+	c := b.Reload(t, b.Cluster.UUID)
+	if c.Status != magnum.DeleteFailed || c.StatusReason == nil || *c.StatusReason != "The cloud does not let go." {
+		t.Errorf("%s, %v", c.Status, c.StatusReason)
+	}
+	if told := b.Events(t, c.UUID); len(told) != 2 || told[1] != "magnum.cluster.delete failure" {
+		t.Errorf("told: %v", told)
+	}
+}
