@@ -31,6 +31,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/identity/v3/endpoints"
 	"github.com/gophercloud/gophercloud/v2/openstack/identity/v3/services"
 
+	"carafe/shared/certstore"
 	"carafe/shared/keystone"
 	"carafe/shared/keystonetest"
 	"carafe/shared/pgtest"
@@ -49,6 +50,9 @@ type bed struct {
 	tokens map[string]string // by user
 }
 
+// sealKeys seal what Carafe keeps in its database.
+var sealKeys = certstore.Keys("k1:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
+
 // start runs a Carafe with the settings and enters it in the catalogue.
 func start(t *testing.T, cloud *keystonetest.Cloud, more map[string]string) *bed {
 	t.Helper()
@@ -59,11 +63,13 @@ func start(t *testing.T, cloud *keystonetest.Cloud, more map[string]string) *bed
 		"CARAFE_OPENSTACK_REGION":  cloud.Region,
 		"CARAFE_CERTIFICATES":      "barbican",
 		"CARAFE_DRIVERS":           "simulated",
-		"CARAFE_SEAL_KEYS":         "k1:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)),
+		"CARAFE_SEAL_KEYS":         string(sealKeys),
 		"CARAFE_TICK_EVERY":        "500ms",
 		"CARAFE_OPENSTACK_TIMEOUT": "30s", // a busy machine is no outage
-		"CARAFE_LOG_LEVEL":         "debug",
-		"CARAFE_LOG_FORMAT":        "json",
+		// Clusters act in their users' names, as with a driver that builds something.
+		"CARAFE_SIMULATED_CREDENTIAL": "true",
+		"CARAFE_LOG_LEVEL":            "debug",
+		"CARAFE_LOG_FORMAT":           "json",
 	}
 	for k, v := range more {
 		env[k] = v
