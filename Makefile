@@ -17,7 +17,7 @@ WITH_POSTGRES := go run ./test/withpostgres
 # The race detector is linked by a C compiler.
 RACE := $(shell command -v cc >/dev/null 2>&1 && echo -race)
 
-.PHONY: help run build quick test test-all test-openstack test-cluster-api fuzz bench lint image generate
+.PHONY: help run build quick test test-all test-openstack test-cluster-api fuzz bench bench-peer lint image generate
 
 help: ## Print the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target about; do printf '  make %-17s %s\n' "$$target" "$$about"; done
@@ -55,6 +55,9 @@ fuzz: ## What finds what nobody thought of: schemathesis for 20 minutes, each Go
 
 bench: build ## Measure, print a table and write it to test/bench/results; BENCH=quick for a short look
 	@go run ./test/bench
+
+bench-peer: build ## Measure beside Magnum 23.0.0 in one OpenStack, and write the ratios; BENCH=quick too
+	@go run ./test/bench -peer
 
 lint: ## gofmt, vet, staticcheck, boundaries between packages, known vulnerabilities
 	@unformatted=$$(gofmt -l function.go functions knative shared schema triggers test); [ -z "$$unformatted" ] || { echo "gofmt -w these:"; echo "$$unformatted"; exit 1; }

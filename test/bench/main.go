@@ -65,16 +65,17 @@ func main() {
 	}
 	binary := flag.String("carafe", "bin/carafe", "the program to measure")
 	out := flag.String("out", "test/bench/results", "the folder for the results")
+	peer := flag.Bool("peer", false, "measure beside the peer, and nothing else")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *binary, *out, os.Getenv("BENCH")); err != nil {
+	if err := run(ctx, *binary, *out, os.Getenv("BENCH"), *peer); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, binary, out, what string) error {
+func run(ctx context.Context, binary, out, what string, peer bool) error {
 	b := &bench{
 		clients: []int{1, 8, 32, 128}, runs: 3, length: time.Second, watch: 20 * time.Second,
 		creating: 20 * time.Second, starting: 15, many: 100000, busy: 10000,
@@ -112,6 +113,9 @@ func run(ctx context.Context, binary, out, what string) error {
 	}
 	for _, fact := range facts {
 		b.say("%s", fact)
+	}
+	if peer {
+		return b.besidePeer(ctx, out, facts, what == "quick")
 	}
 	for _, part := range []struct {
 		name    string

@@ -163,16 +163,28 @@ func threadsCPU(pid int) time.Duration {
 }
 
 // postgresCPU is the time of the server's processes, those that are gone included.
-func (b *bench) postgresCPU() time.Duration {
-	sum := ticks(stat(b.postmaster), 11, 12, 13, 14)
-	children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", b.postmaster, b.postmaster))
-	for _, child := range strings.Fields(string(children)) {
-		pid, err := strconv.Atoi(child)
-		if err == nil {
-			sum += processCPU(pid)
-		}
+func (b *bench) postgresCPU() time.Duration { return treeCPU(b.postmaster) }
+
+// treeCPU is the time of a process and of all that it has started.
+func treeCPU(pid int) time.Duration {
+	sum := ticks(stat(pid), 11, 12, 13, 14)
+	for _, child := range children(pid) {
+		sum += treeCPU(child)
 	}
 	return sum
+}
+
+func children(pid int) (pids []int) {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is well-formed
+	for _, f := range files {
+		raw, _ := os.ReadFile(f)
+		for _, child := range strings.Fields(string(raw)) {
+			if pid, err := strconv.Atoi(child); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
 }
 
 // facts are what a reader must know of the machine, and nothing that names it.

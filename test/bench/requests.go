@@ -32,36 +32,49 @@ type row struct {
 	clients          int
 	perSecond        float64
 	p50, p99         time.Duration
-	carafe, postgres time.Duration // CPU for each request
+	carafe, postgres time.Duration // CPU for each request, of the server and of its database
 }
 
 // load measures works against a process, at each number of clients.
 func (b *bench) load(p *process, works []work) error {
 	for _, w := range works {
 		for _, clients := range b.clients {
-			if _, err := press(p.address, clients, b.length/4, w.next); err != nil { // warms up
-				return fmt.Errorf("%s: %w", w.name, err)
+			line, err := sample(p.address, w, clients, b.runs, b.length, p.cpu, b.postgresCPU)
+			if err != nil {
+				return err
 			}
-			var perSecond []float64
-			var p50, p99, carafe, postgres []time.Duration
-			for range b.runs {
-				ours, theirs := p.cpu(), b.postgresCPU()
-				r, err := press(p.address, clients, b.length, w.next)
-				if err != nil {
-					return fmt.Errorf("%s: %w", w.name, err)
-				}
-				perSecond = append(perSecond, r.perSecond())
-				p50, p99 = append(p50, r.p50), append(p99, r.p99)
-				carafe = append(carafe, (p.cpu()-ours)/time.Duration(r.n))
-				postgres = append(postgres, (b.postgresCPU()-theirs)/time.Duration(r.n))
-			}
-			line := row{w.name, clients, median(perSecond), median(p50), median(p99), median(carafe), median(postgres)}
 			b.rows = append(b.rows, line)
-			b.say("%-24s %4d clients %9.0f/s  p50 %8s  p99 %8s  CPU %s + %s", line.name, line.clients, line.perSecond,
-				ms(line.p50), ms(line.p99), ms(line.carafe), ms(line.postgres))
+			b.say("%s", line)
 		}
 	}
 	return nil
+}
+
+// sample measures one work at one number of clients, beside the CPU that the
+// server and its database use.
+func sample(address string, w work, clients, runs int, length time.Duration, server, database func() time.Duration) (row, error) {
+	if _, err := press(address, clients, length/4, w.next); err != nil { // warms up
+		return row{}, fmt.Errorf("%s: %w", w.name, err)
+	}
+	var perSecond []float64
+	var p50, p99, ours, theirs []time.Duration
+	for range runs {
+		first, second := server(), database()
+		r, err := press(address, clients, length, w.next)
+		if err != nil {
+			return row{}, fmt.Errorf("%s: %w", w.name, err)
+		}
+		perSecond = append(perSecond, r.perSecond())
+		p50, p99 = append(p50, r.p50), append(p99, r.p99)
+		ours = append(ours, (server()-first)/time.Duration(r.n))
+		theirs = append(theirs, (database()-second)/time.Duration(r.n))
+	}
+	return row{w.name, clients, median(perSecond), median(p50), median(p99), median(ours), median(theirs)}, nil
+}
+
+func (r row) String() string {
+	return fmt.Sprintf("%-24s %4d clients %9.0f/s  p50 %8s  p99 %8s  CPU %s + %s", r.name, r.clients, r.perSecond,
+		ms(r.p50), ms(r.p99), ms(r.carafe), ms(r.postgres))
 }
 
 // requests measures what people and programs ask for.
