@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -199,6 +200,37 @@ func TestRealApplicationCredentialRoles(t *testing.T) {
 	unscoped.ProjectID = ""
 	_, err = k.CreateApplicationCredential(t.Context(), unscoped, clusterID, "")
 	wantKind(t, err, fault.Invalid, "needs a token of a project")
+}
+
+// TestRealExpiredToken: an expired token is refused, unless a service vouches for
+// it, as one does that is still at work in the user's name.
+func TestRealExpiredToken(t *testing.T) {
+	cloud := keystonetest.Load(t)
+	restart := func(tokenLife string) {
+		t.Setenv("CARAFE_E2E_TOKEN_LIFE", tokenLife)
+		cloud.Stop(t, "keystone")
+		cloud.Start(t, "keystone")
+	}
+	restart("2")
+	token := cloud.Login(t, "demo").Token()
+	ends := time.Now().Add(3 * time.Second)
+	restart("14400")
+	time.Sleep(time.Until(ends)) // Keystone's clock is no test's to move
+
+	k := cloud.New(t)
+	_, err := authenticate(k, token)
+	wantKind(t, err, fault.Unauthenticated, "requires authentication")
+	r := httptest.NewRequest("GET", "/v1/clusters", nil)
+	r.Header.Set("X-Auth-Token", token)
+	r.Header.Set("X-Service-Token", cloud.Login(t, "carafe").Token())
+	if caller, err := k.Authenticate(r); err != nil || caller.UserName != "demo" || !caller.HasRole("member") {
+		t.Errorf("vouched for by a service: %+v, %v", caller, err)
+	}
+	r.Header.Set("X-Service-Token", cloud.Login(t, "demo2").Token())
+	_, err = k.Authenticate(r)
+	wantKind(t, err, fault.Unauthenticated, "requires authentication")
+	_, err = authenticate(k, token) // what was learnt under a service token holds for nobody else
+	wantKind(t, err, fault.Unauthenticated, "requires authentication")
 }
 
 func TestRealOutage(t *testing.T) {

@@ -187,7 +187,7 @@ log_file = {s}/log/keystone.log
 connection = {self.database('keystone')}
 [token]
 provider = fernet
-expiration = 14400
+expiration = {os.environ.get('CARAFE_E2E_TOKEN_LIFE', 14400)}
 [fernet_tokens]
 key_repository = {s}/keys/fernet
 [credential]
