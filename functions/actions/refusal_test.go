@@ -1,6 +1,7 @@
 package actions
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -90,4 +91,16 @@ func TestWhatADriverCannotDoNeverHappened(t *testing.T) {
 		}
 		untouched(t, b)
 	}
+}
+
+// PB-09: a cluster that has lost its groups is refused, and breaks nothing.
+func TestAClusterWithoutGroupsIsRefused(t *testing.T) {
+	t.Parallel()
+	b := functiontest.New(t)
+	for action, body := range map[string]string{"resize": `{"node_count": 3}`, "upgrade": fmt.Sprintf(`{"cluster_template": %q}`, b.Cluster.ClusterTemplateID)} {
+		if a := act(t, b, action, body); a.Status != http.StatusConflict {
+			t.Errorf("%s: %d %s", action, a.Status, a.Text)
+		}
+	}
+	untouched(t, b)
 }

@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -8,8 +9,11 @@ import (
 	"testing"
 )
 
-// TestTheTableOfDefectsNamesTests: every test that functions/README.md names
-// for a mended defect exists.
+// defects is how many the specification counts.
+const defects = 79
+
+// TestTheTableOfDefectsNamesTests: functions/README.md has a row for each defect, and
+// every test that it names exists; where there is none it says why.
 func TestTheTableOfDefectsNamesTests(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")
@@ -17,9 +21,11 @@ func TestTheTableOfDefectsNamesTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := regexp.MustCompile(`(?m)^\| (PB-\d+) .* (Test\w+) \|$`).FindAllStringSubmatch(string(table), -1)
-	if len(rows) < 40 {
-		t.Fatalf("only %d rows", len(rows))
+	rows := regexp.MustCompile(`(?m)^\| (PB-\d+) .* (?:(Test\w+)|—: [^|]+) \|$`).FindAllStringSubmatch(string(table), -1)
+	for i := range defects {
+		if want := fmt.Sprintf("PB-%02d", i+1); i >= len(rows) || rows[i][1] != want {
+			t.Fatalf("the row of %s is missing, or says neither its test nor why there is none", want)
+		}
 	}
 	var code strings.Builder
 	for _, dir := range []string{"functions", "shared", "test"} {
@@ -36,7 +42,7 @@ func TestTheTableOfDefectsNamesTests(t *testing.T) {
 		}
 	}
 	for _, row := range rows {
-		if !strings.Contains(code.String(), "func "+row[2]+"(") {
+		if row[2] != "" && !strings.Contains(code.String(), "func "+row[2]+"(") {
 			t.Errorf("%s names %s, which does not exist", row[1], row[2])
 		}
 	}
