@@ -118,7 +118,7 @@ func (c *Conductor) endOvertaken(ctx context.Context, tx *postgres.Store, o magn
 	if err != nil || len(overtaken) == 0 || ofFederation(o.Kind) {
 		return err
 	}
-	cluster, err := tx.Clusters.ByUUID(ctx, o.ClusterID)
+	cluster, err := tx.Clusters.Lock(ctx, o.ClusterID)
 	if err != nil {
 		return err
 	}
@@ -354,6 +354,11 @@ func (r *Run) giveUp(ctx context.Context) error {
 	r.Telemetry.LeaseLost(ctx, string(r.Operation.Kind))
 	slog.WarnContext(ctx, "operation left to another", "operation", r.Operation.ID, "kind", r.Operation.Kind, "cluster", r.Operation.ClusterID)
 	return r.DB.InTx(ctx, func(tx *postgres.Store) error {
+		if _, err := tx.Clusters.Lock(ctx, r.Operation.ClusterID); fault.Is(err, fault.NotFound) {
+			return nil // whoever deleted it has ended the operation
+		} else if err != nil {
+			return err
+		}
 		o, held, err := tx.Operations.Hold(ctx, r.Operation)
 		if err != nil || !held || o.SupersededBy == nil {
 			return err
@@ -362,10 +367,12 @@ func (r *Run) giveUp(ctx context.Context) error {
 	})
 }
 
-// overtaken ends an operation in whose place a later wish is.
+// overtaken ends an operation in whose place a later wish is. Like all that tells of a
+// cluster it locks it: notifications leave in the order of their rows, and must be there
+// in that order.
 func (r *Run) overtaken(ctx context.Context, tx *postgres.Store, o magnum.Operation) error {
 	now := r.Now()
-	cluster, err := tx.Clusters.ByUUID(ctx, o.ClusterID)
+	cluster, err := tx.Clusters.Lock(ctx, o.ClusterID)
 	if err != nil {
 		return err
 	}
