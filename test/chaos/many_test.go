@@ -239,24 +239,33 @@ func (c *crowd) check(b *bench) {
 			c.t.Errorf("accepted and lost: %s of %s (%s)", r.kind, r.cluster, id)
 		}
 	}
+	var failed string
+	b.one(&failed, `SELECT coalesce(string_agg(kind || ': ' || coalesce(error, ''), '; '), '') FROM operations WHERE state = 'failed'`)
+	if failed != "" {
+		c.t.Errorf("failed although nothing was wrong with them: %s", failed)
+	}
+	var disorder string
+	b.one(&disorder, `SELECT coalesce(string_agg(format('%s %s at %s after %s at %s', type, outcome, published_at, previous, before), '; '), '') FROM (
+		SELECT type, outcome, published_at, lag(type || ' ' || outcome) OVER cluster AS previous, lag(published_at) OVER cluster AS before
+		FROM events WHERE partition_key IS NOT NULL WINDOW cluster AS (PARTITION BY partition_key ORDER BY seq)) e WHERE before > published_at`)
+	if disorder != "" {
+		c.t.Errorf("notifications out of order: %s", disorder)
+	}
 	for what, sql := range map[string]string{
 		"operations of one request":                     `SELECT count(*) FROM (SELECT 1 FROM operations GROUP BY request_id HAVING count(*) > 1) twice`,
 		"clusters created at the driver more than once": `SELECT count(*) FROM (SELECT 1 FROM begun WHERE operation = 'create' GROUP BY operation_id HAVING count(*) > 1) twice`,
 		"states of a cluster that went back at the driver": `SELECT count(*) FROM (SELECT version, lag(version) OVER (PARTITION BY cluster_id ORDER BY n) AS before
 			FROM begun) passed WHERE before > version`,
 		"node groups of another size at the driver": `SELECT count(*) FROM nodegroups n JOIN simulated_clusters s USING (cluster_id)
-			WHERE jsonb_array_length(s.nodes -> n.uuid::text -> 'now') IS DISTINCT FROM n.node_count`,
+			WHERE jsonb_array_length(nullif(s.nodes -> n.uuid::text -> 'now', 'null')) IS DISTINCT FROM n.node_count`,
 		"clusters without the last size asked for": `SELECT count(*) FROM nodegroups n JOIN LATERAL (
 			SELECT o.arguments ->> 'node_count' AS wish FROM operations o WHERE o.nodegroup_id = n.uuid AND o.kind = 'cluster.resize' ORDER BY seq DESC LIMIT 1) last ON true
 			WHERE n.node_count::text <> wish`,
-		"notifications out of order": `SELECT count(*) FROM (SELECT published_at, lag(published_at) OVER (PARTITION BY partition_key ORDER BY seq) AS before
-			FROM events WHERE partition_key IS NOT NULL) e WHERE before > published_at`,
 		"notifications": `SELECT count(*) FROM (SELECT o.id FROM operations o LEFT JOIN events e ON e.operation_id = o.id AND e.outcome IS NOT NULL GROUP BY o.id
 			HAVING count(*) FILTER (WHERE e.outcome = 'pending') <> 1 OR count(*) FILTER (WHERE e.outcome <> 'pending') <> 1) wrong`,
 		"creates for one Idempotency-Key":              `SELECT abs((SELECT count(*) FROM operations WHERE kind = 'cluster.create') - (SELECT count(*) FROM idempotency_keys))`,
 		"clusters or groups in progress":               `SELECT (SELECT count(*) FROM clusters WHERE status LIKE '%IN_PROGRESS') + (SELECT count(*) FROM nodegroups WHERE status LIKE '%IN_PROGRESS')`,
 		"clusters without four certificates in force":  `SELECT count(*) FROM clusters c WHERE (SELECT count(*) FROM certificates s WHERE s.cluster_id = c.uuid AND s.state = 'active') <> 4`,
-		"operations that failed":                       `SELECT count(*) FROM operations WHERE state = 'failed'`,
 		"clusters that are gone without a delete":      `SELECT count(*) FROM operations o WHERE o.kind = 'cluster.create' AND NOT EXISTS (SELECT 1 FROM clusters WHERE uuid = o.cluster_id) AND NOT EXISTS (SELECT 1 FROM operations d WHERE d.cluster_id = o.cluster_id AND d.kind = 'cluster.delete' AND d.state = 'succeeded')`,
 		"clusters that are there in spite of a delete": `SELECT count(*) FROM operations d JOIN clusters c ON c.uuid = d.cluster_id WHERE d.kind = 'cluster.delete' AND d.state = 'succeeded'`,
 		"clusters of the driver's that are nobody's":   `SELECT count(*) FROM simulated_clusters s WHERE NOT EXISTS (SELECT 1 FROM clusters WHERE uuid = s.cluster_id)`,
