@@ -12,6 +12,7 @@ import (
 	"encoding/asn1"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"time"
 
@@ -70,6 +71,9 @@ const skew = 24 * time.Hour
 type Issuer struct {
 	rules rules
 	now   func() time.Time
+	// making bounds the keys that are made at one time, so that one core is left to
+	// those who wait for an answer: an RSA key takes a hundred times what a request does.
+	making chan struct{}
 }
 
 // New checks the settings, all of them at once, and gives an Issuer.
@@ -78,7 +82,13 @@ func New(s Settings, now func() time.Time) (*Issuer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Issuer{rules: r, now: now}, nil
+	return &Issuer{rules: r, now: now, making: make(chan struct{}, max(runtime.GOMAXPROCS(0)-1, 1))}, nil
+}
+
+func (i *Issuer) key() (crypto.Signer, error) {
+	i.making <- struct{}{}
+	defer func() { <-i.making }()
+	return i.rules.key()
 }
 
 // Authority makes a new self-signed authority of the cluster. Its common name
@@ -88,7 +98,7 @@ func (i *Issuer) Authority(kind Kind, clusterUUID string, epoch int) (driver.Key
 	if !kind.Authority() {
 		return driver.KeyPair{}, fmt.Errorf("%s is no authority", kind)
 	}
-	key, err := i.rules.key()
+	key, err := i.key()
 	if err != nil {
 		return driver.KeyPair{}, err
 	}
@@ -114,7 +124,7 @@ func (i *Issuer) Authority(kind Kind, clusterUUID string, epoch int) (driver.Key
 // ClientPair makes the key and the certificate with which Carafe itself enters
 // the cluster: admin of system:masters.
 func (i *Issuer) ClientPair(ca *Authority) (driver.KeyPair, error) {
-	key, err := i.rules.key()
+	key, err := i.key()
 	if err != nil {
 		return driver.KeyPair{}, err
 	}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -52,16 +53,19 @@ const clusterCounts = `,
 	(SELECT ARRAY[coalesce(sum(n.node_count) FILTER (WHERE n.role <> 'master'), 0)::integer,
 		coalesce(sum(n.node_count) FILTER (WHERE n.role = 'master'), 0)::integer] FROM nodegroups n WHERE n.cluster_id = t.uuid)`
 
-const clusterDetails = `,
-	(SELECT coalesce(jsonb_agg(a.address ORDER BY n.id, a.place), '[]') FROM nodegroups n,
-		jsonb_array_elements_text(n.node_addresses) WITH ORDINALITY a (address, place)
-		WHERE n.cluster_id = t.uuid AND n.role <> 'master'),
-	(SELECT coalesce(jsonb_agg(a.address ORDER BY n.id, a.place), '[]') FROM nodegroups n,
-		jsonb_array_elements_text(n.node_addresses) WITH ORDINALITY a (address, place)
-		WHERE n.cluster_id = t.uuid AND n.role = 'master'),
-	(SELECT ct.labels FROM cluster_templates ct WHERE ct.uuid = t.cluster_template_id),
-	(SELECT coalesce(jsonb_object_agg(n.name, n.status_reason), '{}') FROM nodegroups n
-		WHERE n.cluster_id = t.uuid AND n.status LIKE '%\_FAILED')`
+// clusterDetails is what full rows have besides their own columns, and clusterGroups
+// where it comes from: each cluster's groups are read once, and those of the page
+// only, for it has been cut before.
+const clusterDetails = `, g.counts, g.nodes, g.masters,
+	(SELECT ct.labels FROM cluster_templates ct WHERE ct.uuid = t.cluster_template_id), g.faults`
+
+const clusterGroups = ` CROSS JOIN LATERAL (
+	SELECT ARRAY[coalesce(sum(n.node_count) FILTER (WHERE n.role <> 'master'), 0)::integer,
+			coalesce(sum(n.node_count) FILTER (WHERE n.role = 'master'), 0)::integer] AS counts,
+		jsonb_agg(n.node_addresses ORDER BY n.id) FILTER (WHERE n.role <> 'master') AS nodes,
+		jsonb_agg(n.node_addresses ORDER BY n.id) FILTER (WHERE n.role = 'master') AS masters,
+		jsonb_object_agg(n.name, n.status_reason) FILTER (WHERE n.status LIKE '%\_FAILED') AS faults
+	FROM nodegroups n WHERE n.cluster_id = t.uuid) g`
 
 func clusterFields(c *magnum.Cluster) []any {
 	return []any{&c.Seq, uuidText{&c.UUID}, &c.Version, &c.ProjectID, &c.UserID, &c.Name, uuidText{&c.ClusterTemplateID}, nullText{&c.Keypair},
@@ -86,9 +90,11 @@ func scanShort(row pgx.CollectableRow) (ClusterRow, error) {
 
 func scanFull(row pgx.CollectableRow) (ClusterRow, error) {
 	var c ClusterRow
+	var nodes, masters [][]string
 	var faults map[string]*string
 	err := row.Scan(append(clusterFields(&c.Cluster), intPair{&c.NodeCount, &c.MasterCount},
-		&c.NodeAddresses, &c.MasterAddresses, textMap{&c.TemplateLabels}, &faults)...)
+		&nodes, &masters, textMap{&c.TemplateLabels}, &faults)...)
+	c.NodeAddresses, c.MasterAddresses = append([]string{}, slices.Concat(nodes...)...), append([]string{}, slices.Concat(masters...)...)
 	c.Faults = make(map[string]string, len(faults))
 	for name, reason := range faults {
 		if reason != nil {
@@ -157,9 +163,13 @@ func (x Clusters) List(ctx context.Context, scope Scope, f ClusterFilter, p Page
 	}
 	columns, scan := shortColumns+clusterCounts, scanShort
 	if full {
-		columns, scan = clusterColumns+clusterCounts+clusterDetails, scanFull
+		columns, scan = "t.*", scanFull
 	}
 	sql, args := clusterOrder.list("clusters", "uuid", columns, conditions, args, p)
+	if full {
+		_, orderBy := clusterOrder.clauses(p)
+		sql = "SELECT " + clusterColumns + clusterDetails + " FROM (" + sql + ") t" + clusterGroups + " ORDER BY " + orderBy
+	}
 	rows, err := x.q.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, classify(err, "list clusters")
@@ -179,7 +189,7 @@ func (x Clusters) List(ctx context.Context, scope Scope, f ClusterFilter, p Page
 func (x Clusters) Get(ctx context.Context, scope Scope, ident Ident) (ClusterRow, error) {
 	cond, args := scope.where("t", 2)
 	rows, err := x.q.Query(ctx,
-		"SELECT "+clusterColumns+clusterCounts+clusterDetails+" FROM clusters t WHERE "+ident.where()+" AND "+cond+" LIMIT 2",
+		"SELECT "+clusterColumns+clusterDetails+" FROM (SELECT t.* FROM clusters t WHERE "+ident.where()+" AND "+cond+" LIMIT 2) t"+clusterGroups,
 		append([]any{ident.value()}, args...)...)
 	if err != nil {
 		return ClusterRow{}, classify(err, "find cluster")

@@ -95,6 +95,22 @@ INSERT INTO cluster_ticks (cluster_id) SELECT uuid FROM clusters WHERE project_i
 	return execute(ctx, conn, statements, pgx.NamedArgs{"project": project, "templates": templates, "clusters": clusters})
 }
 
+// crowd gives a thousand other projects ten clusters each. What PostgreSQL plans for
+// one project of many is not what it would plan for one of three.
+func crowd(ctx context.Context, conn *pgx.Conn) error {
+	return execute(ctx, conn, `
+INSERT INTO cluster_templates (uuid, project_id, user_id, name, coe, image_id)
+SELECT gen_random_uuid(), 'other-' || n, 'u', 't', 'kubernetes', 'ubuntu-24.04' FROM generate_series(1, 1000) n;
+INSERT INTO clusters (uuid, project_id, user_id, name, cluster_template_id, status, driver)
+SELECT gen_random_uuid(), t.project_id, 'u', 'cluster-' || n, t.uuid, 'CREATE_COMPLETE', 'simulated'
+FROM cluster_templates t, generate_series(1, 10) n WHERE t.project_id LIKE 'other-%';
+INSERT INTO nodegroups (uuid, name, cluster_id, project_id, node_count, role, is_default, status)
+SELECT gen_random_uuid(), g.name, c.uuid, c.project_id, 1, g.role, true, 'CREATE_COMPLETE'
+FROM clusters c, (VALUES ('default-master', 'master'), ('default-worker', 'worker')) g (name, role) WHERE c.project_id LIKE 'other-%';
+INSERT INTO cluster_ticks (cluster_id) SELECT uuid FROM clusters WHERE project_id LIKE 'other-%';
+`, pgx.NamedArgs{})
+}
+
 // execute runs statements one after the other; they end with a semicolon at a
 // line's end.
 func execute(ctx context.Context, conn *pgx.Conn, statements string, args pgx.NamedArgs) error {

@@ -90,6 +90,9 @@ func (b *bench) requests(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := crowd(ctx, conn); err != nil {
+		return err
+	}
 	if err := settle(ctx, conn); err != nil {
 		return err
 	}
