@@ -108,6 +108,8 @@ func TestRotate(t *testing.T) {
 	if o := b.Operation(t, b.Cluster.UUID); string(o.Arguments) != `{"epoch": 2}` || o.UserID != "u1" {
 		t.Errorf("operation %s of %s", o.Arguments, o.UserID)
 	}
+	// Had only the answer to the commit been lost, it would be in force.
+	b.Conductor.TakeBack(t.Context(), identity.Caller{UserID: "u1"}, b.Cluster.UUID, "new")
 	if len(k.made) != 2 || len(k.revoked) != 0 {
 		t.Errorf("made %v, revoked %v", k.made, k.revoked)
 	}
