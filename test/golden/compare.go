@@ -152,24 +152,29 @@ func trim(x any) any {
 	return short
 }
 
-// shape is the keys of x: which object comes first, and so what it has, is
-// another in each run.
+// shape is the attributes of a list's objects: which of them comes first, and so
+// what it holds, is another in each run.
 func shape(x any) any {
-	switch x := x.(type) {
-	case map[string]any:
-		m := map[string]any{}
-		for k, v := range x {
-			m[k] = shape(v)
-		}
-		return m
-	case []any:
-		l := make([]any, len(x))
-		for i, v := range x {
-			l[i] = shape(v)
-		}
-		return l
+	document, ok := x.(map[string]any)
+	if !ok {
+		return x
 	}
-	return nil
+	m := map[string]any{}
+	for k, v := range document {
+		m[k] = nil
+		list, ok := v.([]any)
+		if !ok {
+			continue
+		}
+		objects := make([]any, len(list))
+		for i, v := range list {
+			object, _ := v.(map[string]any)
+			names := slices.Sorted(maps.Keys(object))
+			objects[i] = strings.Join(names, ", ")
+		}
+		m[k] = objects
+	}
+	return m
 }
 
 // Result counts the cases of one recording.
