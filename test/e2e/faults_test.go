@@ -74,7 +74,7 @@ func TestRealFaults(t *testing.T) {
 	}
 	b := start(t, cloud, map[string]string{
 		"CARAFE_KEYSTONE_URL":           gates["keystone"].URL + "/v3",
-		"CARAFE_OPENSTACK_TIMEOUT":      "3s",
+		"CARAFE_OPENSTACK_TIMEOUT":      "6s",  // Keystone hashes an application credential for seconds on a busy machine
 		"CARAFE_CERTIFICATES_CACHE_FOR": "1ms", // ask Barbican each time
 	})
 	t.Cleanup(func() { // else the instance cannot end what it has begun

@@ -76,14 +76,15 @@ func TestManifestsAsProcesses(t *testing.T) {
 
 // node runs an installation's Services.
 type node struct {
-	t        *testing.T
-	objects  installation
-	binary   string
-	database string
-	folder   string // stands for /etc/carafe
-	pods     map[string]*pod
-	ingress  *httptest.Server
-	broker   *httptest.Server
+	listening int
+	t         *testing.T
+	objects   installation
+	binary    string
+	database  string
+	folder    string // stands for /etc/carafe
+	pods      map[string]*pod
+	ingress   *httptest.Server
+	broker    *httptest.Server
 
 	mu    sync.Mutex
 	count map[string]int // deliveries by event type
@@ -360,12 +361,12 @@ func (n *node) newPod(name string, args []string, settings map[string]string) *p
 		if got := settings["CARAFE_LISTEN"]; got != "127.0.0.1:"+settings["PORT"] {
 			n.t.Errorf("%s listens on %s, and Knative looks for it on port %s", name, got, settings["PORT"])
 		}
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			n.t.Fatal(err)
-		}
-		defer l.Close()
-		settings["CARAFE_LISTEN"], p.url = l.Addr().String(), "http://"+l.Addr().String()
+		// An address of its own, as a pod has: a port that was free when the test began
+		// may be taken when the first request comes.
+		n.listening++
+		pid := os.Getpid()
+		settings["CARAFE_LISTEN"] = fmt.Sprintf("127.%d.%d.%d:%s", 64+pid>>8&63, pid&255, n.listening, settings["PORT"])
+		p.url = "http://" + settings["CARAFE_LISTEN"]
 	}
 	if settings["CARAFE_METRICS_ADDRESS"] != "" {
 		settings["CARAFE_METRICS_ADDRESS"] = "127.0.0.1:0"
