@@ -105,10 +105,7 @@ func NextEpoch(ctx context.Context, secrets postgres.Secrets, clusterID string) 
 // crash kept from being recorded. It makes nothing for a cluster whose
 // certificates are being deleted (fault Conflict).
 func (s *Store) Ensure(ctx context.Context, clusterID string, epoch int) error {
-	kinds := make([]string, len(pki.Kinds))
-	for i, kind := range pki.Kinds {
-		kinds[i] = string(kind)
-	}
+	kinds := kindNames(pki.Kinds)
 	fresh, err := s.secrets.Certificates().Intend(ctx, clusterID, kinds, epoch, s.cfg.Backend, s.now())
 	if err != nil {
 		return err
@@ -340,7 +337,7 @@ func (s *Store) Load(ctx context.Context, clusterID string, epoch int) (driver.C
 // CA gives the certificate of an authority in force, in PEM, without touching
 // its key. Fault NotFound: the cluster has none (PB-63).
 func (s *Store) CA(ctx context.Context, clusterID string, kind pki.Kind) (string, error) {
-	rows, err := s.rows(ctx, clusterID, Active)
+	rows, err := s.active(ctx, clusterID, kind)
 	if err != nil {
 		return "", err
 	}
@@ -353,7 +350,7 @@ func (s *Store) CA(ctx context.Context, clusterID string, kind pki.Kind) (string
 
 // Signer gives an authority in force, ready to sign. Fault NotFound as CA.
 func (s *Store) Signer(ctx context.Context, clusterID string, kind pki.Kind) (*pki.Authority, error) {
-	rows, err := s.rows(ctx, clusterID, Active)
+	rows, err := s.active(ctx, clusterID, kind)
 	if err != nil {
 		return nil, err
 	}
@@ -385,7 +382,7 @@ type Access struct {
 // that comes to its end is signed anew for the same key, and recorded. Fault
 // NotFound as CA.
 func (s *Store) Access(ctx context.Context, clusterID string) (Access, error) {
-	rows, err := s.rows(ctx, clusterID, Active)
+	rows, err := s.active(ctx, clusterID, pki.Kubernetes, pki.Client)
 	if err != nil {
 		return Access{}, err
 	}
@@ -548,9 +545,22 @@ func placeOf(row postgres.CertificateRow) place { return place{row.ClusterID, ro
 // rows reads an epoch, or the one in force.
 func (s *Store) rows(ctx context.Context, clusterID string, epoch int) ([]postgres.CertificateRow, error) {
 	if epoch == Active {
-		return s.secrets.Certificates().Active(ctx, clusterID)
+		return s.active(ctx, clusterID, pki.Kinds...)
 	}
 	return s.secrets.Certificates().OfEpoch(ctx, clusterID, epoch)
+}
+
+// active reads the rows of the kinds that are in force.
+func (s *Store) active(ctx context.Context, clusterID string, kinds ...pki.Kind) ([]postgres.CertificateRow, error) {
+	return s.secrets.Certificates().Active(ctx, clusterID, kindNames(kinds)...)
+}
+
+func kindNames(kinds []pki.Kind) []string {
+	list := make([]string, len(kinds))
+	for i, kind := range kinds {
+		list[i] = string(kind)
+	}
+	return list
 }
 
 func (s *Store) row(ctx context.Context, clusterID string, epoch int, kind pki.Kind) (postgres.CertificateRow, error) {

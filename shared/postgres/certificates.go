@@ -84,9 +84,9 @@ func (x Certificates) OfEpoch(ctx context.Context, clusterID string, epoch int) 
 	return rows, classify(err, "read certificates")
 }
 
-// Active gives the rows in force, in no order.
-func (x Certificates) Active(ctx context.Context, clusterID string) ([]CertificateRow, error) {
-	rows, err := x.s.ActiveCertificates(ctx, clusterID)
+// Active gives the rows of the kinds that are in force, in no order.
+func (x Certificates) Active(ctx context.Context, clusterID string, kinds ...string) ([]CertificateRow, error) {
+	rows, err := x.s.ActiveCertificates(ctx, sqlc.ActiveCertificatesParams{ClusterID: clusterID, Kinds: kinds})
 	return rows, classify(err, "read certificates")
 }
 

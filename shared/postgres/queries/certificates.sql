@@ -17,7 +17,8 @@ WHERE cluster_id = @cluster_id AND kind = @kind AND epoch = @epoch AND serial = 
 SELECT * FROM certificates WHERE cluster_id = @cluster_id AND epoch = @epoch;
 
 -- name: ActiveCertificates :many
-SELECT * FROM certificates WHERE cluster_id = @cluster_id AND state = 'active';
+SELECT * FROM certificates
+WHERE cluster_id = @cluster_id AND state = 'active' AND kind = ANY (@kinds::text[]);
 
 -- name: NextCertificateEpoch :one
 SELECT (coalesce(max(epoch), 0) + 1)::integer FROM certificates WHERE cluster_id = @cluster_id;

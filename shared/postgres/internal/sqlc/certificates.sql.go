@@ -33,11 +33,17 @@ func (q *Queries) ActivateCertificates(ctx context.Context, arg ActivateCertific
 }
 
 const activeCertificates = `-- name: ActiveCertificates :many
-SELECT cluster_id, kind, epoch, state, backend, ref, certificate, sealed_key, key_id, not_before, not_after, serial, created_at FROM certificates WHERE cluster_id = $1 AND state = 'active'
+SELECT cluster_id, kind, epoch, state, backend, ref, certificate, sealed_key, key_id, not_before, not_after, serial, created_at FROM certificates
+WHERE cluster_id = $1 AND state = 'active' AND kind = ANY ($2::text[])
 `
 
-func (q *Queries) ActiveCertificates(ctx context.Context, clusterID string) ([]Certificate, error) {
-	rows, err := q.db.Query(ctx, activeCertificates, clusterID)
+type ActiveCertificatesParams struct {
+	ClusterID string
+	Kinds     []string
+}
+
+func (q *Queries) ActiveCertificates(ctx context.Context, arg ActiveCertificatesParams) ([]Certificate, error) {
+	rows, err := q.db.Query(ctx, activeCertificates, arg.ClusterID, arg.Kinds)
 	if err != nil {
 		return nil, err
 	}
