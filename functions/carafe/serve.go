@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"os"
 	"runtime/debug"
 	"syscall"
 	"time"
@@ -42,9 +41,10 @@ func serve(ctx context.Context, names []string, out io.Writer) error {
 	}
 	log := env.Log()
 	slog.SetDefault(log)
-	if os.Getenv("GOGC") == "" {
-		// Requests leave much garbage and little that stays: a list 40 KiB and nothing.
-		debug.SetGCPercent(200)
+	// Requests leave much garbage and little that stays: a list 40 KiB and nothing.
+	const usual = 100
+	if was := debug.SetGCPercent(2 * usual); was != usual { // GOGC says otherwise
+		debug.SetGCPercent(was)
 	}
 	m := mode{functions: all, whole: len(names) == 0 && env.Sink.URL == ""}
 	if len(names) > 0 {
