@@ -116,7 +116,7 @@ func (s *Store) Ensure(ctx context.Context, clusterID string, epoch int) error {
 	}
 	var inDatabase, inVault []postgres.CertificateRow
 	for _, kind := range kinds {
-		n := slices.IndexFunc(rows, func(r postgres.CertificateRow) bool { return r.Kind == kind })
+		n := indexOf(rows, pki.Kind(kind))
 		switch {
 		case n < 0 || rows[n].State == postgres.SecretDeleting:
 			return errDeleting(clusterID)
@@ -191,12 +191,10 @@ func (s *Store) makeInDatabase(ctx context.Context, epoch, missing []postgres.Ce
 // clientAuthority is the authority that signs an epoch's client certificate: one
 // that has just been made, or the epoch's.
 func (s *Store) clientAuthority(ctx context.Context, epoch, made []postgres.CertificateRow, pairs []driver.KeyPair) (*pki.Authority, error) {
-	kubernetes := func(r postgres.CertificateRow) bool { return r.Kind == string(pki.Kubernetes) }
-	if n := slices.IndexFunc(made, kubernetes); n >= 0 {
+	if n := indexOf(made, pki.Kubernetes); n >= 0 {
 		return pki.LoadAuthority(pairs[n])
 	}
-	n := slices.IndexFunc(epoch, kubernetes)
-	return s.authority(ctx, epoch[n])
+	return s.authority(ctx, epoch[indexOf(epoch, pki.Kubernetes)])
 }
 
 // makeInVault never deletes a secret before a row names another: an attempt that
@@ -568,11 +566,16 @@ func (s *Store) row(ctx context.Context, clusterID string, epoch int, kind pki.K
 	if err != nil {
 		return postgres.CertificateRow{}, err
 	}
-	n := slices.IndexFunc(rows, func(r postgres.CertificateRow) bool { return r.Kind == string(kind) })
+	n := indexOf(rows, kind)
 	if n < 0 {
 		return postgres.CertificateRow{}, errDeleting(clusterID)
 	}
 	return rows[n], nil
+}
+
+// indexOf is where the row of a kind stands; -1: there is none.
+func indexOf(rows []postgres.CertificateRow, kind pki.Kind) int {
+	return slices.IndexFunc(rows, func(r postgres.CertificateRow) bool { return r.Kind == string(kind) })
 }
 
 // pick gives the complete row of a kind.
